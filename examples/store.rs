@@ -38,8 +38,8 @@ use tokio::task::block_in_place;
 use windlass_digest::Crc32cHasher;
 use windlass_server::{Ended, Listener, Registry, Server, Stores};
 use windlass_store::{
-    Extent, ListPosition, Listing, MediaId, MediaReader, MediaWriter, READ_LEN, Space, StoredMedia,
-    Timestamp, Vault, VaultError,
+    ExpectedSize, Extent, ListPosition, Listed, Listing, MediaId, MediaReader, MediaWriter,
+    READ_LEN, Space, StoredMedia, StoredName, SyncTarget, Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
 
@@ -72,7 +72,7 @@ impl DirectoryVault {
     }
 
     fn listing(&self) -> io::Result<Listing> {
-        let mut media = Vec::new();
+        let mut stored = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(MediaId::parse);
@@ -82,9 +82,10 @@ impl DirectoryVault {
             };
             let age = metadata.modified()?.duration_since(UNIX_EPOCH);
             let modified = Timestamp::from_millis(0).saturating_add(age.unwrap_or_default());
-            media.push(StoredMedia { id, modified });
+            let name = StoredName::of(id);
+            stored.push(Listed { name, modified });
         }
-        Ok(Listing { media, next: None })
+        Ok(Listing { stored, next: None })
     }
 }
 
@@ -116,7 +117,11 @@ fn damaged(id: MediaId, reason: &'static str) -> VaultError {
 
 #[async_trait]
 impl Vault for DirectoryVault {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+    async fn create(
+        &self,
+        id: MediaId,
+        _: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
         block_in_place(|| {
             let file = File::create_new(self.path(id)).map_err(refused(id))?;
             // After a power cut the file is found only if its name is durable, too.
@@ -126,12 +131,8 @@ impl Vault for DirectoryVault {
         })
     }
 
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let (id, committed) = (stored.id, stored.length);
         block_in_place(|| {
             let newest = self.newest(id);
             // Waits for running writes. Later writes of the earlier writers find the new number.
@@ -147,7 +148,7 @@ impl Vault for DirectoryVault {
                 return Err(damaged(id, "it is shorter than its committed offset"));
             }
             file.set_len(committed).map_err(failed(0))?;
-            if let Some(Extent { start, crc32c }) = verify {
+            if let Some(Extent { start, crc32c }) = stored.verify {
                 let (mut rest, mut hasher) = (start..committed, Crc32cHasher::default());
                 while !rest.is_empty() {
                     hasher.update(&read(&file, &mut rest, READ_LEN).map_err(refused(id))?);
@@ -163,9 +164,10 @@ impl Vault for DirectoryVault {
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         rest: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
+        let id = media.media;
         block_in_place(|| {
             let file = File::open(self.path(id)).map_err(refused(id))?;
             let length = file.metadata().map_err(refused(id))?.len();
@@ -176,7 +178,8 @@ impl Vault for DirectoryVault {
         })
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        let id = stored.media;
         match block_in_place(|| fs::remove_file(self.path(id))) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(id)(error)),
             _ => Ok(()),
@@ -219,7 +222,7 @@ impl FileWriter {
 
 #[async_trait]
 impl MediaWriter for FileWriter {
-    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+    async fn append(&self, at: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         block_in_place(|| {
             let newest = self.newest.read().expect("nobody panics while holding it");
             if *newest != self.number {
@@ -227,7 +230,7 @@ impl MediaWriter for FileWriter {
             }
             let mut written = 0;
             for piece in data {
-                let done = self.file.write_all_at(&piece, offset + written);
+                let done = self.file.write_all_at(&piece, at + written);
                 done.map_err(failed(written))?;
                 written += piece.len() as u64;
             }
@@ -235,7 +238,7 @@ impl MediaWriter for FileWriter {
         })
     }
 
-    async fn sync(&self) -> Result<(), VaultError> {
+    async fn sync(&self, _: SyncTarget) -> Result<(), VaultError> {
         block_in_place(|| self.file.sync_data()).map_err(failed(0))
     }
 }

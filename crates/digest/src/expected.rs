@@ -78,6 +78,50 @@ impl ExpectedDigests {
         })
     }
 
+    /// Whether no digest is stated.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the digests as bytes, for [`decode`](Self::decode). Without any, returns none.
+    pub fn encode(&self) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut bytes = vec![FORMAT];
+        let mut add = |digest: Option<&[u8]>| {
+            bytes.push(u8::from(digest.is_some()));
+            bytes.extend_from_slice(digest.unwrap_or_default());
+        };
+        add(self
+            .crc32c
+            .map(|crc32c| crc32c.0.to_be_bytes())
+            .as_ref()
+            .map(|it| &it[..]));
+        add(self.md5.as_ref().map(|md5| &md5.0[..]));
+        add(self.sha256.as_ref().map(|sha256| &sha256.0[..]));
+        bytes
+    }
+
+    /// Returns the digests that [`encode`](Self::encode) has returned as bytes. `None` if the bytes
+    /// are of another version of the program, or damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let Some((version, mut rest)) = bytes.split_first() else {
+            return Some(Self::default());
+        };
+        let mut expected = Self::default();
+        if let Stated::Digest(crc32c) = Stated::take(&mut rest)? {
+            expected.crc32c = Some(Crc32c(u32::from_be_bytes(crc32c)));
+        }
+        if let Stated::Digest(md5) = Stated::take(&mut rest)? {
+            expected.md5 = Some(Md5(md5));
+        }
+        if let Stated::Digest(sha256) = Stated::take(&mut rest)? {
+            expected.sha256 = Some(Sha256(sha256));
+        }
+        (*version == FORMAT && rest.is_empty()).then_some(expected)
+    }
+
     /// Returns the slow digests that [`check`](Self::check) needs.
     pub fn wanted(&self) -> Wanted {
         Wanted {
@@ -99,6 +143,29 @@ impl ExpectedDigests {
             return Err(DigestMismatch::Sha256 { expected, actual });
         }
         Ok(())
+    }
+}
+
+/// Version of the bytes that [`ExpectedDigests::encode`] returns.
+const FORMAT: u8 = 1;
+
+/// One encoded digest.
+enum Stated<const LEN: usize> {
+    Absent,
+    Digest([u8; LEN]),
+}
+
+impl<const LEN: usize> Stated<LEN> {
+    /// Takes a digest from the bytes. `None` if they are damaged.
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (present, rest) = bytes.split_first()?;
+        if *present == 0 {
+            *bytes = rest;
+            return Some(Self::Absent);
+        }
+        let (digest, rest) = rest.split_first_chunk()?;
+        *bytes = rest;
+        Some(Self::Digest(*digest))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use windlass_digest::{ExpectedDigests, Wanted};
+use windlass_digest::{Digests, ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
-    Failpoint, Lease, MediaLocation, Session, SessionId, SessionState, VaultError,
+    ExpectedSize, Failpoint, Lease, LedgerError, MediaLocation, Session, SessionId, SessionState,
+    StoredMedia, StoredName,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
@@ -19,9 +20,10 @@ use crate::locks::SessionGuard;
 use crate::media_stream::MediaStream;
 use crate::offset_committer::OffsetCommitter;
 use crate::pool::Permit;
+use crate::seal::Seal;
 use crate::session_cache::CachedSession;
 use crate::sessions::{FailOutcome, LockedSession, SessionReply, interrupted};
-use crate::sink::{FlushedMedia, MediaSink};
+use crate::sink::{FlushedMedia, MediaSink, Reopen};
 
 /// One request that appends to a session.
 ///
@@ -35,6 +37,8 @@ struct Append<C: Completion> {
     wanted: Wanted,
     /// Total length of the media, if it is known.
     total: Option<u64>,
+    /// Whether earlier requests have brought all bytes of the media.
+    is_complete: bool,
     /// Whether the checksum of the body comes last, as that of gzip does, so that no byte may be
     /// committed before the end.
     is_verified_at_end: bool,
@@ -81,9 +85,19 @@ pub(crate) fn append<C: Completion>(
     async move {
         engine.parts().stores.admit_media()?;
         let expected_digests = all_expected(&locked, expected_digests)?;
-        let open = Append::open(&engine, locked, body_filter.total(), expected_digests);
+        let open = Append::open(
+            &engine,
+            locked,
+            body_filter.total(),
+            expected_digests,
+            false,
+        );
         // Boxed, so that its memory is free again while the body is awaited.
         let mut append = Box::pin(open).await?;
+        append.durable.expect(ExpectedSize {
+            total: body_filter.total(),
+            first_request: body_filter.remaining_hint(),
+        });
         append.reserve_declared(&body_filter).await?;
         append.is_verified_at_end = stream.is_verified_at_end();
         if !append.is_verified_at_end {
@@ -106,7 +120,8 @@ pub(crate) async fn finish_active<C: Completion>(
     expected_digests: ExpectedDigests,
 ) -> Result<C::Reply, Error> {
     let expected_digests = all_expected(&locked, expected_digests)?;
-    let mut append = Append::open(&engine, locked, Some(total), expected_digests).await?;
+    let open = Append::open(&engine, locked, Some(total), expected_digests, true);
+    let mut append = open.await?;
     let flushed = append.flush_committed().await?;
     Box::pin(append.finish(flushed, expected_digests)).await
 }
@@ -116,11 +131,14 @@ pub(crate) async fn resume_finish<C: Completion>(
     engine: Engine<C>,
     locked: Box<LockedSession<C::Context>>,
 ) -> Result<C::Reply, Error> {
-    let total = locked.session.progress.total;
-    // No expected digests: they were checked before the session became *finishing*.
-    let mut append = Append::open(&engine, locked, total, ExpectedDigests::default()).await?;
+    let progress = &locked.session.progress;
+    // All other digests were checked before the session became *finishing*.
+    let expected = ExpectedDigests::decode(&progress.expected_digests);
+    let expected = expected.ok_or(LedgerError::Unreadable)?;
+    let total = progress.total;
+    let mut append = Append::open(&engine, locked, total, expected, true).await?;
     let flushed = append.flush_committed().await?;
-    Box::pin(append.finish(flushed, ExpectedDigests::default())).await
+    Box::pin(append.finish(flushed, expected)).await
 }
 
 /// Returns the digests that the start request and this request state.
@@ -132,16 +150,19 @@ fn all_expected<X: UploadContext>(
 }
 
 impl<C: Completion> Append<C> {
+    /// Opens the media of the session. If it `is_complete`, nothing is appended.
     async fn open(
         engine: &Engine<C>,
         locked: Box<LockedSession<C::Context>>,
         total: Option<u64>,
         expected_digests: ExpectedDigests,
+        is_complete: bool,
     ) -> Result<Box<Self>, Error> {
         let LockedSession {
             session,
             lease,
             context,
+            extents,
             media,
             space,
             guard,
@@ -154,7 +175,18 @@ impl<C: Completion> Append<C> {
             .completion()
             .terms(&context, Some(&session.dialect))?;
         let wanted = terms.wanted.union(expected_digests.wanted());
-        let sink = MediaSink::resume(engine.sink_deps(), wanted, &session.progress, media).await;
+        let progress = &session.progress;
+        let stored = progress.media.map(|media| StoredMedia {
+            id: media.id,
+            length: progress.offset,
+            extents,
+            verify: progress.extent,
+        });
+        let reopen = match &stored {
+            Some(stored) if !is_complete => Reopen::Unless(media, stored),
+            _ => Reopen::Never,
+        };
+        let sink = MediaSink::resume(engine.sink_deps(), wanted, progress, reopen).await;
         let mut sink = match sink {
             Ok(sink) => sink,
             Err(error) => {
@@ -164,7 +196,8 @@ impl<C: Completion> Append<C> {
         };
         sink.announce_length(total);
         let space = space.unwrap_or_else(|| engine.media_space(&context));
-        let target = OffsetCommitter::new(engine.commit_rules(), session, lease, total);
+        let extents = stored.map_or_else(Vec::new, |stored| stored.extents);
+        let target = OffsetCommitter::new(engine.commit_rules(), session, lease, extents, total);
         let owner = context.owner();
         Ok(Box::new(Self {
             durable: DurableAppend::new(engine.parts(), sink, target, owner, space),
@@ -172,6 +205,7 @@ impl<C: Completion> Append<C> {
             context,
             wanted,
             total,
+            is_complete,
             is_verified_at_end: false,
             permit,
             guard,
@@ -299,7 +333,8 @@ impl<C: Completion> Append<C> {
         let flushed = if is_unverified {
             Ok((self.discard_unverified().await, None))
         } else {
-            self.flush().await
+            let is_end = is_last(&stop, &body_filter);
+            self.flush(is_end).await
         };
         let (flushed, refused) = match flushed {
             Ok(flushed) => flushed,
@@ -336,15 +371,15 @@ impl<C: Completion> Append<C> {
     }
 
     /// Makes the accepted bytes durable, as [`DurableAppend::flush`].
-    async fn flush(&mut self) -> Result<(FlushedMedia, Option<Error>), Error> {
-        let (mut flushed, refused) = self.durable.flush(self.engine.parts()).await?;
+    async fn flush(&mut self, is_end: bool) -> Result<(FlushedMedia, Option<Error>), Error> {
+        let (mut flushed, refused) = self.durable.flush(self.engine.parts(), is_end).await?;
         flushed.progress.total = self.total;
         Ok((flushed, refused))
     }
 
     /// Flushes a sink that has received no bytes from this request.
     async fn flush_committed(&mut self) -> Result<FlushedMedia, Error> {
-        match self.flush().await? {
+        match self.flush(true).await? {
             (flushed, None) => Ok(flushed),
             // There were bytes to write: small media that moves from the ledger to the vault,
             // because the limit was lowered in the meantime. Or a sync was refused.
@@ -402,13 +437,19 @@ impl<C: Completion> Append<C> {
             ..
         } = self;
         let (target, media, space) = durable.into_parts();
-        let OffsetCommitter { session, lease, .. } = target;
+        let OffsetCommitter {
+            session,
+            lease,
+            extents,
+            ..
+        } = target;
         let lease = lease.lease();
         let offset = session.progress.offset;
         engine.cache().put(CachedSession {
             session,
             lease,
             context,
+            extents,
             media,
             // The next chunk needs the space that is set aside. Another upload could take it in
             // between.
@@ -476,33 +517,40 @@ impl<C: Completion> Append<C> {
         mut flushed: FlushedMedia,
         expected_digests: ExpectedDigests,
     ) -> Result<C::Reply, Error> {
-        flushed.progress.total = Some(flushed.progress.offset);
-        let digests = self.durable.digests(self.wanted, &flushed).await?;
-        // Checked before the session becomes *finishing*, because a session in that state must be
-        // able to finish.
-        if let Err(mismatch) = expected_digests.check(&digests) {
-            return Err(self.fail(mismatch.into()).await);
+        let length = flushed.progress.offset;
+        flushed.progress.total = Some(length);
+        let known = self.durable.digests(self.wanted, &flushed).await;
+        match &known {
+            // Checked before the session becomes *finishing*, if that is possible.
+            Some(digests) => {
+                if let Err(mismatch) = expected_digests.check(digests) {
+                    return Err(self.fail(mismatch.into()).await);
+                }
+            }
+            // Computed from the sealed media, and checked then, perhaps after a crash.
+            None => flushed.progress.expected_digests = expected_digests.encode(),
         }
         if self.context.are_details_dropped() {
             self.context = self.engine.context(self.session().id).await?;
         }
-        let media = media_of(self.context.content_type(), &flushed.progress, digests);
-        let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
-        let session_ref = SessionRef {
-            id: self.session().id,
-            lease: self.durable.target.lease.lease(),
-            progress: flushed.progress.clone(),
+        let readable = self.make_readable(&flushed, known, expected_digests);
+        let ended = match readable.await {
+            Ok((seal, digests)) => self.finish_readable(flushed, seal, digests).await,
+            Err(error) if error.is_media_lost() => {
+                return Err(self.fail_if_media_lost(error).await);
+            }
+            Err(error) => Err(error),
         };
-        match self.finish_durable(flushed, &finished, &session_ref).await {
+        match ended {
             Ok(reply) => {
                 self.durable.target.lease.set_released();
                 Ok(reply)
             }
             // Another process has taken the session, and may finish the same upload.
             Err(error) if error.is_fenced() => {
-                let (engine, SessionRef { id, progress, .. }) = (self.engine.clone(), session_ref);
+                let (engine, id) = (self.engine.clone(), self.session().id);
                 drop(self);
-                engine.reply_of_newer(id, progress.offset).await
+                engine.reply_of_newer(id, length).await
             }
             Err(error) if error.is_permanent() => Err(self.fail(error).await),
             // The upload did not cause the error. The session is left *finishing*, and the server
@@ -511,33 +559,76 @@ impl<C: Completion> Append<C> {
         }
     }
 
-    /// Finishes with media that is durable and complete. Media in the vault is committed first, so
-    /// that the server itself finishes the upload after a crash. Small media needs no such commit:
-    /// the transaction that finishes the session also stores it. If that fails, it is committed
-    /// then.
-    async fn finish_durable(
+    /// Makes media readable that is durable and complete, and returns its digests. Media in the vault
+    /// is committed first, so that the server itself finishes the upload after a crash. Small media
+    /// needs no such commit: the transaction that finishes the session also stores it.
+    async fn make_readable(
+        &mut self,
+        flushed: &FlushedMedia,
+        known: Option<Digests>,
+        expected: ExpectedDigests,
+    ) -> Result<(Seal, Digests), Error> {
+        let progress = &flushed.progress;
+        let at = progress.media.expect("a flushed sink names its media");
+        let seal = match at.location {
+            MediaLocation::Vault => self.commit_and_seal(flushed.clone()).await?,
+            MediaLocation::Ledger => Seal::default(),
+        };
+        if let Some(digests) = known {
+            return Ok((seal, digests));
+        }
+        let name = StoredName {
+            media: at.id,
+            handle: seal.handle.clone(),
+        };
+        let computed = self.engine.digests_of_sealed(&name, progress, self.wanted);
+        let computed = computed.await?;
+        expected.check(&computed)?;
+        Ok((seal, computed))
+    }
+
+    /// Finishes with media that can be read. If that fails, small media is committed then.
+    async fn finish_readable(
         &mut self,
         flushed: FlushedMedia,
-        finished: &FinishedMedia,
-        session_ref: &SessionRef,
+        seal: Seal,
+        digests: Digests,
     ) -> Result<C::Reply, Error> {
-        let target = &mut self.durable.target;
-        if finished.media.at.location == MediaLocation::Vault {
-            target.commit(flushed, SessionState::Finishing).await?;
-            Failpoint::Finishing.reach();
-            return finish(&self.engine, &self.context, finished, Some(session_ref)).await;
-        }
-        let ended = finish(&self.engine, &self.context, finished, Some(session_ref)).await;
+        let progress = flushed.progress.clone();
+        let content_type = self.context.content_type();
+        let media = media_of(content_type, &progress, seal.handle.clone(), digests);
+        let is_small = media.at.location == MediaLocation::Ledger;
+        let finished = FinishedMedia::uploaded(media, flushed.small_bytes.clone());
+        let session_ref = SessionRef {
+            id: self.session().id,
+            lease: self.durable.target.lease.lease(),
+            progress,
+            seal,
+        };
+        let ended = finish(&self.engine, &self.context, &finished, Some(&session_ref)).await;
         if let Err(error) = &ended
+            && is_small
             && !error.is_permanent()
             && !error.is_fenced()
             && !error.is_fault()
             // No commit may follow: its own error, such as `Fenced`, would hide the first one.
             && !error.leaves_outcome_unknown()
         {
+            let target = &mut self.durable.target;
             target.commit(flushed, SessionState::Finishing).await?;
         }
         ended
+    }
+
+    /// Records that all bytes are there, and makes the media readable.
+    async fn commit_and_seal(&mut self, flushed: FlushedMedia) -> Result<Seal, Error> {
+        // The commit replaces it.
+        let unverified = self.session().progress.extent.filter(|_| self.is_complete);
+        let target = &mut self.durable.target;
+        target.commit(flushed, SessionState::Finishing).await?;
+        Failpoint::Finishing.reach();
+        let vault = &*self.engine.parts().stores.vault;
+        target.seal(vault, unverified).await
     }
 
     /// As the function [`fail_if_media_lost`], for this request's session.
@@ -595,7 +686,7 @@ async fn fail_if_media_lost<C: Completion>(
 ) -> Error {
     match error {
         // An upload never continues without acknowledged bytes (docs/durability.md).
-        Error::MediaLost(_) | Error::Vault(VaultError::Missing(_) | VaultError::Damaged { .. }) => {
+        error if error.is_media_lost() => {
             let failed = engine.fail(id, lease).await;
             match failed {
                 FailOutcome::Recorded => {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use windlass_digest::Digests;
 use windlass_store::{
-    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, READ_LEN, VaultError,
+    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, StoredName, VaultError,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
@@ -78,6 +78,8 @@ struct Concat<'a, C: Completion> {
 struct Made {
     sources: Vec<MediaRef>,
     at: MediaRef,
+    /// What names it in the vault beside its id.
+    handle: Bytes,
     /// The bytes of small media.
     small_bytes: Option<Bytes>,
     /// The reserved bytes in the quota of the call's principal, until the commit.
@@ -191,6 +193,7 @@ impl<'a, C: Completion> Concat<'a, C> {
         let finished = FinishedMedia {
             media: Media {
                 at: made.at,
+                handle: made.handle.clone(),
                 length: wanted.length(),
                 content_type: self.context.content_type().to_owned(),
                 // The CRC32C of the whole can be computed from the sources' checksums. MD5 and
@@ -223,31 +226,34 @@ impl<'a, C: Completion> Concat<'a, C> {
         };
         let caller = || self.context.caller();
         let copy = parts.copies.charge(caller, length)?;
-        let (at, small_bytes) = match &wanted.sources[..] {
-            [only] => (only.at, None),
+        let (at, handle, small_bytes) = match &wanted.sources[..] {
+            [only] => (only.at, only.handle.clone(), None),
             all if wanted.length() <= small_media_limit => {
                 let at = MediaRef {
                     id: new_small_media_id(parts.clock.now()),
                     location: MediaLocation::Ledger,
                 };
-                (at, Some(self.read(all).await?))
+                (at, Bytes::new(), Some(self.read(all).await?))
             }
             all => {
                 let at = MediaRef {
                     id: new_media_id(),
                     location: MediaLocation::Vault,
                 };
-                if let Err(error) = self.copy(at.id, all, wanted.length()).await {
-                    self.delete(at.id).await;
-                    return Err(error);
+                let copied = self.copy(at.id, all, wanted.length()).await;
+                if copied.is_err() {
+                    // A vault with names of its own leaves it to the sweep.
+                    self.engine.delete_unnamed(&StoredName::of(at.id)).await;
                 }
+                let handle = copied?;
                 Failpoint::SingleRequestSynced.reach();
-                (at, None)
+                (at, handle, None)
             }
         };
         Ok(Made {
             sources,
             at,
+            handle,
             small_bytes,
             _reservation: reservation,
             copy,
@@ -277,22 +283,24 @@ impl<'a, C: Completion> Concat<'a, C> {
         let _memory = parts.reading.wait(length, parts.takeover_timeout).await?;
         let mut all = BytesMut::new();
         for source in sources {
-            let MediaRef { id, location } = source.at;
-            match location {
-                MediaLocation::Ledger => all.extend_from_slice(&self.small_media(id).await?),
-                MediaLocation::Vault => self.read_vault(id, source.length, &mut all).await?,
+            match source.at.location {
+                MediaLocation::Ledger => {
+                    all.extend_from_slice(&self.small_media(source.at.id).await?);
+                }
+                MediaLocation::Vault => self.read_vault(source, &mut all).await?,
             }
         }
         Ok(all.freeze())
     }
 
     /// Appends media of the vault to `all`.
-    async fn read_vault(&self, id: MediaId, length: u64, all: &mut BytesMut) -> Result<(), Error> {
+    async fn read_vault(&self, source: &Media, all: &mut BytesMut) -> Result<(), Error> {
         let parts = self.engine.parts();
         let _open = parts.media_reads.wait(1, parts.takeover_timeout).await?;
-        let mut reader = parts.stores.vault.read(id, 0..length).await?;
+        let vault = &parts.stores.vault;
+        let mut reader = vault.read(&source.name(), 0..source.length).await?;
         loop {
-            let piece = reader.next(READ_LEN).await?;
+            let piece = reader.next(vault.hints().read_len).await?;
             if piece.is_empty() {
                 return Ok(());
             }
@@ -305,9 +313,9 @@ impl<'a, C: Completion> Concat<'a, C> {
         bytes.ok_or(Error::MediaLost(id))
     }
 
-    /// Copies the sources into a new media in the vault. When the server tells running uploads to
+    /// Copies the sources into a new media in the vault. Returns its handle. When the server tells running uploads to
     /// end, the copy is cancelled with [`Error::Draining`].
-    async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<(), Error> {
+    async fn copy(&self, id: MediaId, sources: &[Media], length: u64) -> Result<Bytes, Error> {
         let parts = self.engine.parts();
         let space = self.engine.media_space(&self.context);
         space.set_aside(length, Leaving::Soft)?;
@@ -335,7 +343,7 @@ impl<'a, C: Completion> Concat<'a, C> {
         let MediaRef { id, location } = source.at;
         match location {
             MediaLocation::Vault => Ok(Part::Media {
-                id,
+                media: source.name(),
                 length: source.length,
             }),
             MediaLocation::Ledger => Ok(Part::Bytes(self.small_media(id).await?)),
@@ -348,13 +356,11 @@ impl<'a, C: Completion> Concat<'a, C> {
             && made.at.location == MediaLocation::Vault
             && !made.is_shared()
         {
-            self.delete(made.at.id).await;
-        }
-    }
-
-    async fn delete(&self, id: MediaId) {
-        if let Err(error) = self.engine.parts().stores.vault.delete(id).await {
-            tracing::warn!(media = %id, %error, "left for the sweep to delete");
+            let name = StoredName {
+                media: made.at.id,
+                handle: made.handle,
+            };
+            self.engine.delete_unnamed(&name).await;
         }
     }
 }

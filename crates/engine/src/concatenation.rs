@@ -42,6 +42,7 @@ impl Concatenation {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use windlass_digest::{Crc32cHasher, Digests};
     use windlass_store::{MediaId, MediaLocation, MediaRef};
 
@@ -51,6 +52,7 @@ mod tests {
         let mut hasher = Crc32cHasher::default();
         hasher.update(bytes);
         Media {
+            handle: Bytes::new(),
             at: MediaRef {
                 id: MediaId::from_bytes([7; 16]),
                 location: MediaLocation::Vault,

@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use windlass_store::{
     ChangeSet, EndSession, Garbage, GarbageId, Lease, Leased, Ledger, LedgerError, MediaId,
     NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Retention, Session, SessionId,
-    SessionPage, SessionQuery, Space, Takeover, Timestamp, Usage, Vault, VaultError,
+    SessionPage, SessionQuery, Space, StoredName, Takeover, Timestamp, Usage, Vault, VaultError,
 };
 
 use crate::error::Error;
@@ -574,8 +574,8 @@ impl Ledger for CheckedLedger {
         self.inner.deleted(entries, again_after).await
     }
 
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
-        self.inner.unknown_media(ids).await
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError> {
+        self.inner.unknown_names(names).await
     }
 
     async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {

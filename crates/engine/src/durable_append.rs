@@ -5,9 +5,12 @@
 //! from time to time: sync first, then commit, then the reply. Whether there is anything to commit
 //! to before the end of the request is up to its [`CommitTarget`].
 
+use std::mem;
+use std::time::Duration;
+
 use bytes::Bytes;
 use windlass_digest::{Digests, Wanted};
-use windlass_store::VaultError;
+use windlass_store::{ExpectedSize, ExtentChanges, StoredExtent, StoredMedia, VaultError};
 
 use crate::disks::{CountedWrite, Leaving, MediaSpace};
 use crate::engine::EngineParts;
@@ -35,6 +38,9 @@ pub(crate) trait CommitTarget: Send {
         unsynced: UnsyncedProgress,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// The changes of extents that are not committed.
+    fn uncommitted(&mut self) -> &mut ExtentChanges;
+
     /// Whether a checkpoint is running, or its result has not been joined.
     fn is_running(&self) -> bool;
 
@@ -46,8 +52,10 @@ pub(crate) trait CommitTarget: Send {
 }
 
 /// The target of an upload in one request: nothing is committed before the media is complete.
-#[derive(Debug)]
-pub(crate) struct NoSession;
+#[derive(Debug, Default)]
+pub(crate) struct NoSession {
+    uncommitted: ExtentChanges,
+}
 
 impl CommitTarget for NoSession {
     const KEEPS_A_PREFIX: bool = false;
@@ -58,6 +66,10 @@ impl CommitTarget for NoSession {
 
     async fn spawn_checkpoint(&mut self, _: UnsyncedProgress) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn uncommitted(&mut self) -> &mut ExtentChanges {
+        &mut self.uncommitted
     }
 
     fn is_running(&self) -> bool {
@@ -83,6 +95,10 @@ impl CommitTarget for OffsetCommitter {
         OffsetCommitter::spawn_checkpoint(self, unsynced).await
     }
 
+    fn uncommitted(&mut self) -> &mut ExtentChanges {
+        &mut self.uncommitted
+    }
+
     fn is_running(&self) -> bool {
         OffsetCommitter::is_running(self)
     }
@@ -100,6 +116,8 @@ pub(crate) struct DurableAppend<T> {
     pub(crate) target: T,
     /// When the next checkpoint is due.
     clock: CheckpointClock,
+    /// How long the bytes of a slow client are collected at least.
+    commit_interval: Duration,
     /// Whether written bytes are committed before the end of the request.
     commits_early: bool,
     /// The reserved bytes in the quota of the owner. The ledger does not count them yet.
@@ -133,6 +151,7 @@ impl<T: CommitTarget> DurableAppend<T> {
     ) -> Self {
         Self {
             clock: CheckpointClock::new(parts.checkpoints.clone(), sink.offset()),
+            commit_interval: parts.stores.vault.hints().commit_interval,
             sink,
             target,
             commits_early: false,
@@ -159,6 +178,11 @@ impl<T: CommitTarget> DurableAppend<T> {
         self.sink.announce_length(min_length);
     }
 
+    /// Tells the sink what the vault may know of the length of the media.
+    pub(crate) fn expect(&mut self, expected: ExpectedSize) {
+        self.sink.expect(expected);
+    }
+
     /// Takes room on the disk for this many bytes that are yet to come.
     ///
     /// # Errors
@@ -182,7 +206,8 @@ impl<T: CommitTarget> DurableAppend<T> {
     /// # Cancel safety
     /// If the future is dropped, nothing is lost: the next call returns it.
     pub(crate) async fn next_step(&mut self, stream: &mut impl MediaStream) -> Step {
-        let (due, needs_checkpoint) = (self.clock.next_due(), self.needs_checkpoint());
+        let due = self.clock.next_due(self.commit_interval);
+        let needs_checkpoint = self.needs_checkpoint();
         tokio::select! {
             // Checkpoints come after the body: while bytes are always ready, `store` starts the
             // checkpoints.
@@ -237,7 +262,8 @@ impl<T: CommitTarget> DurableAppend<T> {
 
     /// Makes the accepted bytes durable. An error beside the media is the reason why the stores have
     /// refused a write, or the running checkpoint. Bytes that were not written are then dropped. A
-    /// target without a use for a prefix gets the error alone.
+    /// target without a use for a prefix gets the error alone. `is_end` tells whether the media
+    /// probably ends there.
     ///
     /// # Errors
     /// Those of the stores. A fault of the vault stops the server, also if the returned error is the
@@ -245,17 +271,18 @@ impl<T: CommitTarget> DurableAppend<T> {
     pub(crate) async fn flush(
         &mut self,
         parts: &EngineParts,
+        is_end: bool,
     ) -> Result<(FlushedMedia, Option<Error>), Error> {
         let _counted = self.count_last_write();
-        let (flushed, refused) = match self.sink.flush_and_sync().await {
+        let (flushed, refused) = match self.sink.flush_and_sync(is_end).await {
             // If a write was refused, the sink has dropped the bytes that were not written, and the
             // second flush only syncs. If the media could not be created, the second flush tries
             // everything again.
             Err(Error::Vault(VaultError::NoSpace { .. })) if T::KEEPS_A_PREFIX => {
-                (self.sink.flush_and_sync().await, Some(Error::NoSpace))
+                (self.sink.flush_and_sync(false).await, Some(Error::NoSpace))
             }
             Err(error) if T::KEEPS_A_PREFIX && error.is_passing() => {
-                (self.sink.flush_and_sync().await, Some(error))
+                (self.sink.flush_and_sync(false).await, Some(error))
             }
             flushed => (flushed, None),
         };
@@ -275,7 +302,10 @@ impl<T: CommitTarget> DurableAppend<T> {
                 refused
             }
         };
-        Ok((flushed?, refused))
+        let flushed = flushed?;
+        let changes = self.sink.take_changes();
+        self.target.uncommitted().then(changes);
+        Ok((flushed, refused))
     }
 
     /// Returns the digests of all accepted bytes, as [`MediaSink::digests`].
@@ -283,7 +313,7 @@ impl<T: CommitTarget> DurableAppend<T> {
         &mut self,
         wanted: Wanted,
         flushed: &FlushedMedia,
-    ) -> Result<Digests, Error> {
+    ) -> Option<Digests> {
         self.sink.digests(wanted, flushed).await
     }
 
@@ -296,7 +326,25 @@ impl<T: CommitTarget> DurableAppend<T> {
     /// Deletes the media from the vault, if it is there. No row may name it. Nothing may be stored
     /// afterwards.
     pub(crate) async fn discard(&mut self) {
-        self.sink.discard().await;
+        let mut extents = mem::take(self.target.uncommitted());
+        extents.then(self.sink.take_changes());
+        self.sink.discard(extents.added).await;
+    }
+
+    /// Replaces the uncommitted extents, which [`discard`](Self::discard) deletes.
+    pub(crate) fn set_uncommitted(&mut self, extents: Vec<StoredExtent>) {
+        *self.target.uncommitted() = ExtentChanges {
+            added: extents,
+            dropped: Vec::new(),
+        };
+    }
+
+    /// Returns the media in the vault, none of whose extents is committed. `None` if the media is
+    /// not in the vault.
+    pub(crate) fn uncommitted_media(&mut self) -> Option<StoredMedia> {
+        let mut media = StoredMedia::new(self.sink.vault_id()?, self.sink.offset());
+        media.change(self.target.uncommitted());
+        Some(media)
     }
 
     /// Returns what the next request continues with: the target, the media that is open in the
@@ -322,7 +370,9 @@ impl<T: CommitTarget> DurableAppend<T> {
         let mut latest = None;
         if !self.sink.find_room() {
             let counted = self.space.admit_write(self.sink.buffered_len())?;
-            let due = self.clock.schedule_if_due(self.sink.offset()) && self.commits_early;
+            let boundary = self.sink.boundary();
+            let due = self.clock.schedule_if_due(self.sink.offset(), boundary);
+            let due = due && self.commits_early;
             latest = self.sink.write(due, counted).await?;
         }
         self.spawn_checkpoints(earlier, latest).await

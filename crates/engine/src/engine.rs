@@ -247,7 +247,6 @@ impl<C: Completion> Engine<C> {
             ledger: Arc::clone(&parts.stores.ledger),
             vault: Arc::clone(&parts.stores.vault),
             buffer_pool: parts.buffer_pool.clone(),
-            media_reads: parts.media_reads.clone(),
             small_media_limit: self.small_media_limit(),
             now: parts.clock.now(),
         }

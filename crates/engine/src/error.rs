@@ -167,6 +167,14 @@ impl Error {
         }
     }
 
+    /// Whether committed bytes of the media that the error names cannot be found.
+    pub(crate) fn is_media_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::MediaLost(_) | Self::Vault(VaultError::Missing(_) | VaultError::Damaged { .. })
+        )
+    }
+
     /// Whether another writer has taken the session or its media.
     pub(crate) fn is_fenced(&self) -> bool {
         match self {

@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use bytes::Bytes;
 use windlass_digest::Digests;
 use windlass_store::{
     AddedMedia, ChangeSet, Failpoint, FinishSession, Lease, LedgerError, Media, MediaLocation,
@@ -13,6 +14,7 @@ use crate::copies;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::retries::Retries;
+use crate::seal::Seal;
 
 /// The session that ends when its upload finishes.
 #[derive(Debug, Clone)]
@@ -22,6 +24,7 @@ pub(crate) struct SessionRef {
     pub(crate) lease: Lease,
     /// Progress of the complete upload.
     pub(crate) progress: Progress,
+    pub(crate) seal: Seal,
 }
 
 impl SessionRef {
@@ -31,6 +34,8 @@ impl SessionRef {
             lease: self.lease,
             progress: self.progress.clone(),
             reply,
+            handle: self.seal.handle.clone(),
+            left: self.seal.left.clone(),
         }
     }
 }
@@ -129,20 +134,26 @@ fn take_changes<R, H>(
         small_media: small_bytes.map(|bytes| (at.id, bytes)),
         // Declared here, because the ledger refuses a resource with unknown media.
         new_media: (at.location == MediaLocation::Vault && !finished.is_referenced)
-            .then_some(at.id),
+            .then(|| finished.media.name()),
         added_media: mem::take(&mut completed.added_media),
         finish: session_ref
             .map(|session_ref| session_ref.finish(mem::take(&mut completed.stored_reply))),
     }
 }
 
-/// Returns the media that `progress` describes, with its digests.
+/// Returns the media that `progress` describes, with its handle and its digests.
 ///
 /// # Panics
 /// If `progress` names no media. The progress of a flushed sink always names it.
-pub(crate) fn media_of(content_type: &str, progress: &Progress, digests: Digests) -> Media {
+pub(crate) fn media_of(
+    content_type: &str,
+    progress: &Progress,
+    handle: Bytes,
+    digests: Digests,
+) -> Media {
     Media {
         at: progress.media.expect("a flushed sink names its media"),
+        handle,
         length: progress.offset,
         content_type: content_type.to_owned(),
         digests,

@@ -20,10 +20,11 @@
 //! |---|---|
 //! | `engine`, `completion`, `media_stream` | an engine and its parts; the contracts with what is built on it |
 //! | `requests`, `sessions`, `session_cache` | requests to sessions; rows, guards and leases; sessions between two requests |
-//! | `leases` | the sessions of this process and of others over one ledger: renewal, release, handing over |
+//! | `leases`, `sharing` | the sessions of this process and of others over one ledger: renewal, release, handing over |
 //! | `durable_append`, `offset_committer` | the one way of a request's bytes to durable media and to commits |
 //! | `append` | a request to a session, from its stream to its reply |
 //! | `single_request`, `concat`, `concatenation` | media of one request; media made of existing media |
+//! | `seal` | from committed extents to media that can be read |
 //! | `finish` | from complete media to the commit of what it becomes |
 //! | `retries` | the pauses between attempts at a change that conflicts |
 //! | `error` | why work is refused or has failed |
@@ -106,9 +107,11 @@ mod pool;
 pub mod quotas;
 mod requests;
 mod retries;
+mod seal;
 mod session_cache;
 mod sessions;
 mod shares;
+mod sharing;
 mod single_request;
 mod sink;
 mod write_buffer;
@@ -121,7 +124,6 @@ pub use engine::{Engine, EngineParts};
 pub use error::{Error, FromStore, Refusal, StoreError};
 pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
-pub use leases::FINISH_IDLE;
 pub use media_stream::MediaStream;
 pub use offset_committer::{Checkpoints, SessionLifetime};
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};
@@ -130,6 +132,7 @@ pub use retries::Retries;
 pub use session_cache::CACHED_SESSIONS;
 pub use sessions::SessionReply;
 pub use shares::{Caller, MAX_CALLERS, SharePermit, Shares};
+pub use sharing::FINISH_IDLE;
 pub use single_request::{MediaLength, WholeMedia};
 pub use sink::MAX_SMALL_MEDIA;
 pub use write_buffer::BufferPool;

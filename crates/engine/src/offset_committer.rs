@@ -2,6 +2,8 @@
 //! request awaits the commit at its end.
 
 use std::fmt;
+use std::mem;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +11,9 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use windlass_store::{
-    Extent, Failpoint, Lease, Ledger, LedgerError, MediaLocation, MediaRef, OffsetCommit, Progress,
-    Session, SessionId, SessionState, Timestamp,
+    Extent, ExtentChanges, Failpoint, Lease, Ledger, LedgerError, MediaLocation, MediaRef,
+    OffsetCommit, Progress, Session, SessionId, SessionState, StoredExtent, StoredMedia, Timestamp,
+    change_extents,
 };
 
 use crate::checksums::RunningChecksum;
@@ -102,10 +105,12 @@ impl CheckpointClock {
     }
 
     /// Whether a checkpoint should follow the next write, which ends at `offset`. If so, records it
-    /// as scheduled.
-    pub(crate) fn schedule_if_due(&mut self, offset: u64) -> bool {
-        let is_due = offset - self.scheduled >= self.checkpoints.bytes
-            || self.last.elapsed() >= self.checkpoints.interval;
+    /// as scheduled. With a boundary, checkpoints follow writes that end at multiples of it.
+    pub(crate) fn schedule_if_due(&mut self, offset: u64, boundary: Option<NonZeroU64>) -> bool {
+        let is_cheap = boundary.is_none_or(|boundary| offset % boundary == 0);
+        let is_due = is_cheap
+            && (offset - self.scheduled >= self.checkpoints.bytes
+                || self.last.elapsed() >= self.checkpoints.interval);
         if is_due {
             self.record_scheduled(offset);
         }
@@ -123,9 +128,10 @@ impl CheckpointClock {
         self.scheduled
     }
 
-    /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before.
-    pub(crate) fn next_due(&self) -> Instant {
-        self.last + self.checkpoints.interval
+    /// When the next checkpoint is due if fewer than [`Checkpoints::bytes`] bytes arrive before, and
+    /// the vault wants bytes to be collected for at least this long.
+    pub(crate) fn next_due(&self, at_least: Duration) -> Instant {
+        self.last + self.checkpoints.interval.max(at_least)
     }
 }
 
@@ -138,10 +144,22 @@ pub(crate) struct OffsetCommitter {
     pub(crate) session: Session,
     /// The lease under which it commits.
     pub(crate) lease: HeldLease,
+    /// The committed extents of the media.
+    pub(crate) extents: Vec<StoredExtent>,
+    /// Changes of extents that come with the next commit.
+    pub(crate) uncommitted: ExtentChanges,
     /// Total length of the media, if it is known to this request.
     total: Option<u64>,
     /// The running checkpoint.
-    running: Option<JoinHandle<Result<Committed, Error>>>,
+    running: Option<JoinHandle<Result<Committed, Uncommitted>>>,
+}
+
+/// A commit that was not made, or of which that is unknown.
+#[derive(Debug)]
+struct Uncommitted {
+    error: Error,
+    /// The changes of extents that it would have made.
+    extents: ExtentChanges,
 }
 
 /// The values that a commit has put into the session's row.
@@ -150,15 +168,18 @@ struct Committed {
     progress: Progress,
     /// New expiry of the session, if the commit has moved it.
     expires: Option<Timestamp>,
+    /// The changes of extents.
+    extents: ExtentChanges,
 }
 
 impl OffsetCommitter {
-    /// Begins at the committed offset of a session. `total` is the length of the media, if it is
-    /// known.
+    /// Begins at the committed offset of a session, whose media has these extents. `total` is the
+    /// length of the media, if it is known.
     pub(crate) fn new(
         rules: &Arc<CommitRules>,
         session: Session,
         lease: HeldLease,
+        extents: Vec<StoredExtent>,
         total: Option<u64>,
     ) -> Self {
         Self {
@@ -166,6 +187,8 @@ impl OffsetCommitter {
             total,
             session,
             lease,
+            extents,
+            uncommitted: ExtentChanges::default(),
             running: None,
         }
     }
@@ -196,12 +219,26 @@ impl OffsetCommitter {
         // the previous one has committed.
         self.join().await?;
         let (next, total) = (self.next_commit(), self.total);
+        let mut extents = mem::take(&mut self.uncommitted);
         // A task, so that the sync and the commit run in parallel to the next write.
         self.running = Some(tokio::spawn(async move {
             // Media first, ledger second: the committed offset must never exceed the durable bytes.
-            let mut progress = unsynced.sync().await?;
+            let (mut progress, changes) = match unsynced.sync().await {
+                Ok(synced) => synced,
+                Err(error) => {
+                    let error = error.into();
+                    return Err(Uncommitted { error, extents });
+                }
+            };
+            extents.then(changes);
             progress.total = total;
-            let committed = next.commit(progress, None, SessionState::Active, false);
+            let committed = next.commit(NewOffset {
+                progress,
+                small_bytes: None,
+                extents,
+                state: SessionState::Active,
+                releases: false,
+            });
             let committed = committed.await?;
             Failpoint::CheckpointCommitted.reach();
             Ok(committed)
@@ -221,9 +258,8 @@ impl OffsetCommitter {
             self.running = None;
             // After a panic it is unknown which bytes are synced or committed. That is a storage
             // fault, which stops the server.
-            let committed = committed
-                .unwrap_or_else(|panic| Err(LedgerError::Fault(Arc::new(panic)).into()))?;
-            self.record_commit(committed);
+            let committed = committed.map_err(|panic| LedgerError::Fault(Arc::new(panic)))?;
+            self.record_commit(committed)?;
         }
         Ok(())
     }
@@ -247,20 +283,54 @@ impl OffsetCommitter {
         // A chunk that is sent again makes no commit, so it does not postpone the session's expiry.
         // A session that becomes *finishing* is still worked on.
         let releases = state == SessionState::Active;
-        let nothing_new = progress.offset == committed.offset && progress.total == committed.total;
+        let nothing_new = progress.offset == committed.offset
+            && progress.total == committed.total
+            && self.uncommitted.is_empty();
         if nothing_new && state == SessionState::Active {
             return Ok(());
         }
-        let committed = self
-            .next_commit()
-            .commit(progress, flushed.small_bytes, state, releases);
-        let committed = committed.await?;
+        let new = NewOffset {
+            progress,
+            small_bytes: flushed.small_bytes,
+            extents: mem::take(&mut self.uncommitted),
+            state,
+            releases,
+        };
+        let committed = self.next_commit().commit(new).await;
+        self.record_commit(committed)?;
         if releases {
             self.lease.set_released();
         }
         Failpoint::OffsetCommitted.reach();
-        self.record_commit(committed);
         Ok(())
+    }
+
+    /// Returns the committed media in the vault.
+    ///
+    /// # Panics
+    /// If the session has no media.
+    pub(crate) fn stored_media(&self, verify: Option<Extent>) -> StoredMedia {
+        let progress = &self.session.progress;
+        let media = progress.media.expect("its media is committed");
+        StoredMedia {
+            id: media.id,
+            length: progress.offset,
+            extents: self.extents.clone(),
+            verify,
+        }
+    }
+
+    /// Commits changes of the extents of complete media.
+    ///
+    /// # Errors
+    /// The ledger's.
+    pub(crate) async fn commit_extents(&mut self, changes: ExtentChanges) -> Result<(), Error> {
+        self.uncommitted.then(changes);
+        let unchanged = FlushedMedia {
+            progress: self.session.progress.clone(),
+            small_bytes: None,
+        };
+        self.commit(unchanged, SessionState::Finishing).await
     }
 
     fn next_commit(&self) -> PendingCommit {
@@ -282,10 +352,29 @@ impl OffsetCommitter {
         }
     }
 
-    fn record_commit(&mut self, committed: Committed) {
-        self.session.progress = committed.progress;
-        self.session.expires = committed.expires.unwrap_or(self.session.expires);
+    fn record_commit(&mut self, committed: Result<Committed, Uncommitted>) -> Result<(), Error> {
+        match committed {
+            Ok(committed) => {
+                self.session.progress = committed.progress;
+                self.session.expires = committed.expires.unwrap_or(self.session.expires);
+                change_extents(&mut self.extents, &committed.extents);
+                Ok(())
+            }
+            Err(Uncommitted { error, extents }) => {
+                self.uncommitted = extents;
+                Err(error)
+            }
+        }
     }
+}
+
+/// What a commit writes.
+struct NewOffset {
+    progress: Progress,
+    small_bytes: Option<Bytes>,
+    extents: ExtentChanges,
+    state: SessionState,
+    releases: bool,
 }
 
 /// The parts of a commit that are known before its bytes are synced.
@@ -303,39 +392,43 @@ struct PendingCommit {
 }
 
 impl PendingCommit {
-    /// Commits `progress`, and postpones the session's expiry if the server has an idle limit.
-    async fn commit(
-        self,
-        mut progress: Progress,
-        small_bytes: Option<Bytes>,
-        state: SessionState,
-        releases: bool,
-    ) -> Result<Committed, Error> {
+    /// Commits an offset, and postpones the session's expiry if the server has an idle limit.
+    async fn commit(self, new: NewOffset) -> Result<Committed, Uncommitted> {
+        let extents = new.extents.clone();
+        match self.try_commit(new).await {
+            Ok((progress, expires)) => Ok(Committed {
+                progress,
+                expires,
+                extents,
+            }),
+            Err(error) => Err(Uncommitted { error, extents }),
+        }
+    }
+
+    async fn try_commit(self, new: NewOffset) -> Result<(Progress, Option<Timestamp>), Error> {
         let rules = &self.rules;
+        let mut progress = new.progress;
         // Without an idle limit the expiry never changes, so it is not written again. With one, it
         // is computed here and not earlier: the write and the sync may have taken long.
         let is_idle_limited = rules.lifetime.idle.is_some();
         let expires =
             is_idle_limited.then(|| rules.lifetime.expiry(self.created, rules.clock.now()));
         progress.extent = self.extent(&progress);
-        let committed = Committed {
-            progress: progress.clone(),
-            expires,
-        };
         let commit = OffsetCommit {
             from: self.from,
-            progress,
-            small_media: small_bytes,
-            state,
+            progress: progress.clone(),
+            small_media: new.small_bytes,
+            extents: new.extents,
+            state: new.state,
             expires,
-            releases,
+            releases: new.releases,
         };
         let quota = rules.quotas.of_bytes(self.limited_owner.as_deref()).await?;
         rules
             .ledger
             .commit_offset_within(self.id, self.lease, commit, quota)
             .await?;
-        Ok(committed)
+        Ok((progress, expires))
     }
 
     /// Returns the extent of the commit: the bytes in the vault from the last successful commit up

@@ -17,10 +17,11 @@ use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
 use crate::identifiers::{new_upload_id, session_id};
-use crate::leases::{FINISH_IDLE, HeldLease};
+use crate::leases::HeldLease;
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
 use crate::sessions::{LockedSession, SessionReply, Target, snapshot};
+use crate::sharing::FINISH_IDLE;
 
 /// Message of the panic if the stream has already been taken, which is a bug.
 // Only `continue_session` takes the stream, once, after `answer_without_lease` has returned.
@@ -106,6 +107,7 @@ impl<C: Completion> Engine<C> {
             session: session.into(),
             lease,
             context,
+            extents: Vec::new(),
             media: None,
             space: None,
             since: created,
@@ -353,7 +355,12 @@ impl<C: Completion> Engine<C> {
                 Err(LedgerError::Held) => return Ok(()),
                 leased => leased?,
             };
-            let Some(Leased { session, lease }) = leased else {
+            let Some(Leased {
+                session,
+                lease,
+                extents,
+            }) = leased
+            else {
                 return Ok(());
             };
             let held = HeldLease::new(engine.leases(), id, lease);
@@ -372,6 +379,7 @@ impl<C: Completion> Engine<C> {
                 session,
                 lease: held,
                 context,
+                extents,
                 media: None,
                 space: None,
                 guard,

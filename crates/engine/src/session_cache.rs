@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashlink::LruCache;
-use windlass_store::{Lease, Session, SessionId, Timestamp};
+use windlass_store::{Lease, Session, SessionId, StoredExtent, Timestamp};
 
 use crate::completion::UploadContext;
 use crate::disks::MediaSpace;
@@ -37,6 +37,10 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 // 256 entries of this size take 1 MiB. A session with a larger context is not cached.
 const MAX_CONTEXT: usize = 4 * 1024;
 
+/// Maximum number of extents of a cached session.
+// At 8 MiB each these are 2 GiB. In 256 entries they take some 6 MiB.
+const MAX_EXTENTS: usize = 256;
+
 /// The most recently used sessions.
 #[derive(Debug)]
 pub(crate) struct SessionCache<X>(Mutex<LruCache<SessionId, CachedSession<X>>>);
@@ -50,6 +54,8 @@ pub(crate) struct CachedSession<X> {
     pub(crate) lease: Lease,
     /// The context of the session, as it was parsed.
     pub(crate) context: X,
+    /// The extents of the media.
+    pub(crate) extents: Vec<StoredExtent>,
     /// The open media, if it is in the vault.
     pub(crate) media: Option<VaultMedia>,
     /// The disk space that is set aside for the rest of the media.
@@ -65,7 +71,7 @@ impl<X: UploadContext> SessionCache<X> {
 
     /// Caches a session. The caller has just started it or holds its guard.
     pub(crate) fn put(&self, cached: CachedSession<X>) {
-        if cached.context.memory() <= MAX_CONTEXT {
+        if cached.context.memory() <= MAX_CONTEXT && cached.extents.len() <= MAX_EXTENTS {
             let mut map = self.map();
             let oldest = (map.len() == CACHED_SESSIONS).then(|| map.remove_lru());
             let before = map.insert(cached.session.id, cached);
@@ -147,6 +153,7 @@ mod tests {
                 epoch: Epoch(0),
             },
             context: Empty,
+            extents: Vec::new(),
             media: None,
             space: None,
             since: Timestamp::from_millis(since),

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
-use windlass_store::{EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState};
+use windlass_store::{
+    EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState, StoredExtent,
+};
 
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
 use crate::disks::MediaSpace;
@@ -35,6 +37,8 @@ pub(crate) struct LockedSession<X> {
     pub(crate) session: Session,
     pub(crate) lease: HeldLease,
     pub(crate) context: X,
+    /// The extents of the media.
+    pub(crate) extents: Vec<StoredExtent>,
     /// The media, if it is still open from the previous request.
     pub(crate) media: Option<VaultMedia>,
     /// The disk space that the previous request has set aside for the rest of the media.
@@ -158,6 +162,7 @@ impl<C: Completion> Engine<C> {
                 lease: HeldLease::new(self.leases(), target.id, cached.lease),
                 session: cached.session,
                 context: cached.context,
+                extents: cached.extents,
                 media: cached.media,
                 space: cached.space,
                 guard,
@@ -197,7 +202,11 @@ impl<C: Completion> Engine<C> {
         context: Option<C::Context>,
     ) -> Result<Box<LockedSession<C::Context>>, Error> {
         let leased = self.take_lease(target.id).await?;
-        let Leased { session, lease } = leased.ok_or(Error::NotFound)?;
+        let Leased {
+            session,
+            lease,
+            extents,
+        } = leased.ok_or(Error::NotFound)?;
         let lease = HeldLease::new(self.leases(), target.id, lease);
         // The details of the context have been dropped.
         let context = context.filter(|_| !self.completion().needs_details(target.request));
@@ -209,6 +218,7 @@ impl<C: Completion> Engine<C> {
             session,
             lease,
             context,
+            extents,
             media: None,
             space: None,
             guard,

@@ -2,9 +2,9 @@
 //! breaks.
 
 use bytes::Bytes;
-use windlass_digest::{ExpectedDigests, Wanted};
+use windlass_digest::{Digests, ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, BodyLength, Ending};
-use windlass_store::Failpoint;
+use windlass_store::{ExpectedSize, Failpoint, Progress, StoredName};
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
 use crate::disks::Leaving;
@@ -126,7 +126,15 @@ impl<C: Completion> SingleRequestUpload<C> {
             sink.announce_length(Some(length));
         }
         let space = engine.media_space(&context);
-        let mut durable = DurableAppend::new(parts, sink, NoSession, context.owner(), space);
+        let target = NoSession::default();
+        let mut durable = DurableAppend::new(parts, sink, target, context.owner(), space);
+        if let MediaLength::Exact(length) = length {
+            let length = Some(length);
+            durable.expect(ExpectedSize {
+                total: length,
+                first_request: length,
+            });
+        }
         durable.declare(parts, declared).await?;
         let in_vault = |bytes: &u64| *bytes > engine.small_media_limit() as u64;
         let expected = Some(declared.max(at_most)).filter(in_vault);
@@ -192,17 +200,49 @@ impl<C: Completion> SingleRequestUpload<C> {
 
     /// Flushes the media, checks its digests and creates the resource.
     async fn finish(&mut self) -> Result<C::Reply, Error> {
-        let flushed = match self.durable.flush(self.engine.parts()).await? {
+        let flushed = match self.durable.flush(self.engine.parts(), true).await? {
             (flushed, None) => flushed,
             // Media with a gap is of no use.
             (_, Some(refused)) => return Err(refused),
         };
         Failpoint::SingleRequestSynced.reach();
-        let digests = self.durable.digests(self.wanted, &flushed).await?;
+        let progress = &flushed.progress;
+        let known = self.durable.digests(self.wanted, &flushed).await;
+        if let Some(digests) = &known {
+            self.expected_digests.check(digests)?;
+        }
+        let handle = self.seal().await?;
+        let digests = match known {
+            Some(digests) => digests,
+            None => self.digests_of_sealed(progress, handle.clone()).await?,
+        };
         self.expected_digests.check(&digests)?;
-        let media = media_of(self.context.content_type(), &flushed.progress, digests);
+        let media = media_of(self.context.content_type(), progress, handle, digests);
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes);
         finish(&self.engine, &self.context, &finished, None).await
+    }
+
+    /// Makes the media readable. Returns its handle, which is empty for small media.
+    async fn seal(&mut self) -> Result<Bytes, Error> {
+        match self.durable.uncommitted_media() {
+            None => Ok(Bytes::new()),
+            Some(mut stored) => {
+                let handle = self.engine.seal_unnamed(&mut stored).await?;
+                self.durable.set_uncommitted(stored.extents);
+                Ok(handle)
+            }
+        }
+    }
+
+    async fn digests_of_sealed(
+        &self,
+        progress: &Progress,
+        handle: Bytes,
+    ) -> Result<Digests, Error> {
+        let media = progress.media.expect("a flushed sink names its media").id;
+        let name = StoredName { media, handle };
+        let digests = self.engine.digests_of_sealed(&name, progress, self.wanted);
+        digests.await
     }
 
     /// Discards the media of a failed upload. Returns the error for the reply.

@@ -6,6 +6,8 @@
 //! the ledger.
 
 use std::fmt;
+use std::mem;
+use std::num::NonZeroU64;
 use std::slice;
 use std::sync::Arc;
 
@@ -13,14 +15,13 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use windlass_digest::{Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
-    Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress, READ_LEN, Timestamp, Vault,
-    VaultError,
+    ExpectedSize, ExtentChanges, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress,
+    StoredExtent, StoredMedia, SyncTarget, Timestamp, Vault, VaultError,
 };
 
 use crate::checksums::{BackgroundHasher, RunningChecksum, hash};
 use crate::error::Error;
 use crate::identifiers::{new_media_id, new_small_media_id};
-use crate::pool::Pool;
 use crate::write_buffer::{
     BufferPool, Priority, UNPOOLED_LARGE, UNPOOLED_MAYBE_SMALL, WriteBuffer,
 };
@@ -34,8 +35,6 @@ pub(crate) struct SinkDeps {
     pub(crate) vault: Arc<dyn Vault>,
     /// Memory for large writes.
     pub(crate) buffer_pool: BufferPool,
-    /// Permits for files that are open for reading.
-    pub(crate) media_reads: Pool,
     /// Length in bytes up to which media is kept in the ledger.
     pub(crate) small_media_limit: usize,
     /// When the sink was made.
@@ -65,10 +64,11 @@ pub(crate) struct MediaSink {
     buffer_end: RunningChecksum,
     /// Whether the announced length exceeds the limit of small media.
     known_large: bool,
+    /// What is known of the length of the media.
+    expected: ExpectedSize,
     /// Id of the media in the ledger if it stays small.
     small_id: MediaId,
-    /// `None` before the media is created in the vault.
-    vault_media: Option<VaultMedia>,
+    place: Place,
     /// The write that a task is making. There is at most one.
     running_write: Option<Box<RunningWrite>>,
     /// MD5 and SHA-256, which are slower than CRC32C.
@@ -90,9 +90,22 @@ pub(crate) struct VaultMedia {
     media_writer: Arc<dyn MediaWriter>,
 }
 
+/// Where the bytes of a sink's media are.
+#[derive(Debug)]
+enum Place {
+    /// In the write buffer. Nothing is in the vault yet.
+    Buffer,
+    /// In the vault, where more can be appended.
+    Open(VaultMedia),
+    /// In the vault, complete and committed. Nothing is appended.
+    Complete(MediaId),
+}
+
 /// The bytes of one write buffer on their way to the vault.
 struct RunningWrite {
     task: JoinHandle<Result<(), WriteFailed>>,
+    /// Where it writes.
+    media: VaultMedia,
     /// Checksum at the start of the write.
     from: RunningChecksum,
     /// Checksum at its end.
@@ -115,7 +128,7 @@ async fn write_out(
     offset: u64,
     slices: Vec<Bytes>,
 ) -> Result<(), WriteFailed> {
-    let written = media_writer.write(offset, slices.clone()).await;
+    let written = media_writer.append(offset, slices.clone()).await;
     written.map_err(|error| WriteFailed { error, slices })
 }
 
@@ -124,9 +137,12 @@ async fn write_out_and_sync(
     media_writer: &dyn MediaWriter,
     offset: u64,
     slices: Vec<Bytes>,
+    target: SyncTarget,
 ) -> Result<(), WriteFailed> {
     // One call, so that both happen in one task on a blocking thread.
-    let synced = media_writer.write_and_sync(offset, slices.clone()).await;
+    let synced = media_writer
+        .append_and_sync(offset, slices.clone(), target)
+        .await;
     synced.map_err(|error| WriteFailed { error, slices })
 }
 
@@ -138,10 +154,12 @@ pub(crate) struct UnsyncedProgress {
 }
 
 impl UnsyncedProgress {
-    /// Makes the written bytes durable. Returns the progress that may now be committed.
-    pub(crate) async fn sync(self) -> Result<Progress, VaultError> {
-        self.media_writer.sync().await?;
-        Ok(self.progress)
+    /// Makes the written bytes durable. Returns the progress that may now be committed, and the
+    /// changes of extents that have to be committed with it.
+    pub(crate) async fn sync(self) -> Result<(Progress, ExtentChanges), VaultError> {
+        let target = SyncTarget::at(self.progress.offset);
+        self.media_writer.sync(target).await?;
+        Ok((self.progress, self.media_writer.take_changes()))
     }
 }
 
@@ -156,6 +174,14 @@ pub(crate) struct FlushedMedia {
     pub(crate) small_bytes: Option<Bytes>,
 }
 
+/// Whether a sink opens media of the vault for writing.
+pub(crate) enum Reopen<'a> {
+    /// No: it is complete.
+    Never,
+    /// Unless it is open already.
+    Unless(Option<VaultMedia>, &'a StoredMedia),
+}
+
 impl MediaSink {
     /// Creates a sink for new media. Nothing is opened before the first write.
     pub(crate) fn new(sink_deps: SinkDeps, wanted: Wanted) -> Self {
@@ -166,20 +192,22 @@ impl MediaSink {
             buffer_start: RunningChecksum::default(),
             buffer_end: RunningChecksum::default(),
             known_large: false,
-            vault_media: None,
+            expected: ExpectedSize::default(),
+            place: Place::Buffer,
             running_write: None,
             background_hasher: BackgroundHasher::new(wanted),
         }
     }
 
     /// Creates a sink that continues at the offset of `progress`. `open` is the media if it is
-    /// still open from the previous request. If not, the vault reopens it: it verifies the last
-    /// committed extent and cuts off the bytes after the committed offset.
+    /// still open from the previous request. If not, the vault opens it again: it verifies the last
+    /// committed extent and cuts off the bytes after the committed offset. Media that `is_complete`
+    /// is not opened.
     pub(crate) async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
         progress: &Progress,
-        open: Option<VaultMedia>,
+        open: Reopen<'_>,
     ) -> Result<Self, Error> {
         let mut sink = Self::new(sink_deps, wanted);
         match progress.media {
@@ -197,13 +225,13 @@ impl MediaSink {
                 id,
                 location: MediaLocation::Vault,
             }) => {
-                // Media that is still open was written by this process, so it needs no
-                // verification.
-                let media = match open.filter(|open| open.id == id) {
-                    Some(open) => open,
-                    None => sink.reopen(id, progress).await?,
+                sink.place = match open {
+                    Reopen::Never => Place::Complete(id),
+                    // Media that is still open was written by this process, so it needs no
+                    // verification.
+                    Reopen::Unless(Some(open), _) if open.id == id => Place::Open(open),
+                    Reopen::Unless(_, stored) => Place::Open(sink.reopen(stored).await?),
                 };
-                sink.vault_media = Some(media);
                 sink.buffer_start = RunningChecksum::at(progress.offset, progress.crc32c);
                 sink.buffer_end = sink.buffer_start;
                 // The row holds the state of the hashers of MD5 and SHA-256 at its offset.
@@ -213,11 +241,10 @@ impl MediaSink {
         Ok(sink)
     }
 
-    async fn reopen(&self, id: MediaId, progress: &Progress) -> Result<VaultMedia, Error> {
-        let vault = &self.sink_deps.vault;
-        let media_writer = vault.reopen(id, progress.offset, progress.extent).await?;
+    async fn reopen(&self, stored: &StoredMedia) -> Result<VaultMedia, Error> {
+        let media_writer = self.sink_deps.vault.resume(stored).await?;
         Ok(VaultMedia {
-            id,
+            id: stored.id,
             media_writer: Arc::from(media_writer),
         })
     }
@@ -225,7 +252,31 @@ impl MediaSink {
     /// Returns the media that is open in the vault, if any, so that the next request continues with
     /// it. No write may be running.
     pub(crate) fn into_vault_media(self) -> Option<VaultMedia> {
-        self.vault_media
+        match self.place {
+            Place::Open(media) => Some(media),
+            Place::Buffer | Place::Complete(_) => None,
+        }
+    }
+
+    /// Tells the sink what the vault may know of the length of the media.
+    pub(crate) fn expect(&mut self, expected: ExpectedSize) {
+        self.expected = expected;
+    }
+
+    /// Number of bytes between two offsets at which bytes become durable cheaply.
+    pub(crate) fn boundary(&self) -> Option<NonZeroU64> {
+        match &self.place {
+            Place::Open(media) => media.media_writer.boundary(),
+            Place::Buffer | Place::Complete(_) => None,
+        }
+    }
+
+    /// Returns the name of the media in the vault, if it is there.
+    pub(crate) fn vault_id(&self) -> Option<MediaId> {
+        match &self.place {
+            Place::Buffer => None,
+            Place::Open(VaultMedia { id, .. }) | Place::Complete(id) => Some(*id),
+        }
     }
 
     /// Tells the sink that the media will have at least `min_length` bytes; `None` if nothing is
@@ -242,11 +293,21 @@ impl MediaSink {
 
     /// Moves as much of `data` into the write buffer as fits.
     pub(crate) fn accept(&mut self, data: &mut Bytes) {
-        let room = self
-            .write_buffer
-            .room(self.unpooled_limit(), self.buffer_start.offset);
-        let fitting = data.split_to(room.min(data.len()));
+        let fitting = data.split_to(self.room().min(data.len()));
         self.push(fitting);
+    }
+
+    /// Number of bytes that fit before the buffer must be written. A write ends at a boundary of the
+    /// vault, so that the checkpoint there is cheap.
+    fn room(&self) -> usize {
+        let start = self.buffer_start.offset;
+        let in_memory = self.write_buffer.room(self.unpooled_limit(), start);
+        let Some(boundary) = self.boundary() else {
+            return in_memory;
+        };
+        let to_boundary = boundary.get() - start % boundary;
+        let to_boundary = usize::try_from(to_boundary).unwrap_or(usize::MAX);
+        in_memory.min(to_boundary.saturating_sub(self.write_buffer.len()))
     }
 
     /// Number of bytes in the write buffer, which the next [`MediaSink::write`] writes.
@@ -259,7 +320,7 @@ impl MediaSink {
     /// The announced length does not matter: while few bytes of large media have arrived, a flush
     /// hands them out as well.
     pub(crate) fn is_for_vault(&self) -> bool {
-        self.vault_media.is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
+        self.vault_id().is_some() || self.write_buffer.len() > self.sink_deps.small_media_limit
     }
 
     /// Whether the media is known to end up in the vault: by its announced length, or because a
@@ -284,7 +345,7 @@ impl MediaSink {
                 self.write_buffer.move_to(pooled);
             }
         }
-        self.write_buffer.room(unpooled, self.buffer_start.offset) > 0
+        self.room() > 0
     }
 
     /// Whether the running write has a progress that the caller does not have yet.
@@ -321,12 +382,14 @@ impl MediaSink {
         // One write at a time: after a failed write, no other may follow.
         let earlier = self.await_write().await?;
         if self.write_buffer.len() == 0 {
-            let is_owed = wants_progress && earlier.is_none() && self.vault_media.is_some();
-            return Ok(if is_owed {
-                Some(self.unsynced_progress(self.buffer_end).await)
-            } else {
-                earlier
-            });
+            if wants_progress
+                && earlier.is_none()
+                && let Place::Open(media) = &self.place
+            {
+                let media = media.clone();
+                return Ok(Some(self.unsynced_progress(self.buffer_end, media).await));
+            }
+            return Ok(earlier);
         }
         let is_pooled = self.write_buffer.is_pooled();
         self.start_write(wants_progress, until_written).await?;
@@ -345,20 +408,22 @@ impl MediaSink {
         wants_progress: bool,
         until_written: impl Send + 'static,
     ) -> Result<(), Error> {
-        let media = self.vault_media().await?;
+        let media = self.open_media().await?;
         let is_large_write = self.buffered_len() > self.unpooled_limit();
         let (from, slices) = self.drain_buffer().await;
         let offset = from.offset;
         // A task, so that the next bytes are read while these are written. The sink waits for it
         // before its next write, flush or delete. A checkpoint may sync meanwhile. If the sink is
-        // dropped first, `Vault::reopen` waits for the late write, so that it cannot overwrite the
+        // dropped first, `Vault::resume` keeps the late write away, so that it cannot overwrite the
         // bytes of the next writer.
+        let written_to = media.clone();
         let write = async move {
             let _until_written = until_written;
             write_out(&*media.media_writer, offset, slices).await
         };
         self.running_write = Some(Box::new(RunningWrite {
             task: tokio::spawn(write),
+            media: written_to,
             from,
             to: self.buffer_end,
             wants_progress,
@@ -373,7 +438,7 @@ impl MediaSink {
 
     /// Removes the bytes from the write buffer. Returns the checksum at their start, and the bytes.
     async fn drain_buffer(&mut self) -> (RunningChecksum, Vec<Bytes>) {
-        let from = std::mem::replace(&mut self.buffer_start, self.buffer_end);
+        let from = mem::replace(&mut self.buffer_start, self.buffer_end);
         let slices = self.write_buffer.drain();
         self.background_hasher.update(slices.clone()).await;
         (from, slices)
@@ -381,7 +446,9 @@ impl MediaSink {
 
     /// Writes and syncs all accepted bytes if [`Self::is_for_vault`]. Otherwise returns them for
     /// the ledger, after which the sink accepts no bytes. In both cases returns the progress that may
-    /// now be committed. Its total length is not set.
+    /// now be committed. Its total length is not set. The caller commits the
+    /// [changes](Self::take_changes) of extents with it. `is_end` tells whether the media probably
+    /// ends there.
     ///
     /// # Errors
     /// The vault's. After [`VaultError::NoSpace`] or [`VaultError::Unavailable`] a second call syncs
@@ -389,40 +456,66 @@ impl MediaSink {
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`MediaSink::write`].
-    pub(crate) async fn flush_and_sync(&mut self) -> Result<FlushedMedia, Error> {
+    pub(crate) async fn flush_and_sync(&mut self, is_end: bool) -> Result<FlushedMedia, Error> {
         self.await_write().await?;
         if !self.is_for_vault() {
             return Ok(self.flush_small().await);
         }
-        let media = self.vault_media().await?;
-        if self.write_buffer.len() > 0 {
-            let (from, slices) = self.drain_buffer().await;
-            // Not in a separate task, which would delay the acknowledgement by a wake-up.
-            let written = write_out_and_sync(&*media.media_writer, from.offset, slices).await;
-            self.record_write(written, from)?;
-        } else {
-            media.media_writer.sync().await?;
-        }
+        let id = match self.place {
+            Place::Complete(id) => id,
+            Place::Buffer | Place::Open(_) => self.sync_media(is_end).await?,
+        };
         Ok(FlushedMedia {
-            progress: self.progress(self.buffer_end, media.id).await,
+            progress: self.progress(self.buffer_end, id).await,
             small_bytes: None,
         })
     }
 
-    /// Returns the digests of all accepted bytes. `flushed` is the result of their flush. If a
-    /// wanted digest was not computed while the bytes arrived, it is computed from the flushed
-    /// media.
+    /// Returns the changes of extents since the last call. The next commit has to name them.
+    pub(crate) fn take_changes(&self) -> ExtentChanges {
+        match &self.place {
+            Place::Open(media) => media.media_writer.take_changes(),
+            Place::Buffer | Place::Complete(_) => ExtentChanges::default(),
+        }
+    }
+
+    /// Writes the buffer and syncs the media.
+    async fn sync_media(&mut self, is_end: bool) -> Result<MediaId, Error> {
+        let media = self.open_media().await?;
+        let target = SyncTarget {
+            up_to: self.buffer_end.offset,
+            is_end,
+        };
+        if self.write_buffer.len() > 0 {
+            let (from, slices) = self.drain_buffer().await;
+            let writer = &*media.media_writer;
+            // Not in a separate task, which would delay the acknowledgement by a wake-up.
+            let written = write_out_and_sync(writer, from.offset, slices, target).await;
+            self.record_write(written, from)?;
+        } else {
+            media.media_writer.sync(target).await?;
+        }
+        Ok(media.id)
+    }
+
+    /// Returns the digests of all accepted bytes. `flushed` is the result of their flush. `None` if
+    /// a wanted digest was not computed while the bytes arrived, and they are in the vault: it has
+    /// to be computed from the sealed media then.
     pub(crate) async fn digests(
         &mut self,
         wanted: Wanted,
         flushed: &FlushedMedia,
-    ) -> Result<Digests, Error> {
+    ) -> Option<Digests> {
         let (md5, sha256) = match self.background_hasher.take_hasher().await {
             Some(hasher) if hasher.wanted().contains(wanted) => hasher.finish(),
             _ if wanted.is_none() => (None, None),
-            _ => self.hash_flushed(wanted, flushed).await?.finish(),
+            _ => {
+                let bytes = flushed.small_bytes.as_ref()?;
+                let hasher = Box::new(Md5Sha256Hasher::new(wanted));
+                hash(hasher, slice::from_ref(bytes)).finish()
+            }
         };
-        Ok(Digests {
+        Some(Digests {
             crc32c: self.buffer_end.crc32c(),
             md5,
             sha256,
@@ -437,19 +530,25 @@ impl MediaSink {
         }
     }
 
-    /// Deletes the media from the vault, if it is there. The sink must not be used afterwards.
-    pub(crate) async fn discard(&mut self) {
+    /// Deletes the media from the vault, if it is there, with these extents. The sink must not be
+    /// used afterwards.
+    pub(crate) async fn discard(&mut self, extents: Vec<StoredExtent>) {
         self.stop_writing().await;
-        if let Some(media) = self.vault_media.take()
-            && let Err(error) = self.sink_deps.vault.delete(media.id).await
-        {
-            tracing::warn!(media = %media.id, %error, "left for the sweep to delete");
+        let Place::Open(media) = mem::replace(&mut self.place, Place::Buffer) else {
+            return;
+        };
+        let mut stored = StoredMedia::new(media.id, self.buffer_end.offset);
+        stored.extents = extents;
+        for name in stored.names() {
+            if let Err(error) = self.sink_deps.vault.delete(&name).await {
+                tracing::warn!(media = %media.id, %error, "left for the sweep to delete");
+            }
         }
     }
 
     /// Number of bytes that the write buffer may hold without pooled memory.
     fn unpooled_limit(&self) -> usize {
-        if self.known_large || self.vault_media.is_some() {
+        if self.known_large || self.vault_id().is_some() {
             UNPOOLED_LARGE
         } else {
             UNPOOLED_MAYBE_SMALL
@@ -463,14 +562,21 @@ impl MediaSink {
     }
 
     /// Returns the media in the vault. Creates it if this is the first write.
-    async fn vault_media(&mut self) -> Result<VaultMedia, Error> {
-        if let Some(media) = &self.vault_media {
-            return Ok(media.clone());
+    ///
+    /// # Panics
+    /// If the media is complete, which is a bug: nothing is written then.
+    async fn open_media(&mut self) -> Result<VaultMedia, Error> {
+        match &self.place {
+            Place::Open(media) => return Ok(media.clone()),
+            Place::Buffer => {}
+            Place::Complete(id) => panic!("media {id} is complete"),
         }
         let id = new_media_id();
-        let media_writer = Arc::from(self.sink_deps.vault.create(id).await?);
+        let created = self.sink_deps.vault.create(id, self.expected).await?;
+        let media_writer = Arc::from(created);
         let media = VaultMedia { id, media_writer };
-        Ok(self.vault_media.insert(media).clone())
+        self.place = Place::Open(media.clone());
+        Ok(media)
     }
 
     /// Waits for the running write. Returns the progress after it if that is wanted.
@@ -494,7 +600,8 @@ impl MediaSink {
         let written = running.task.await.unwrap_or_else(panicked);
         self.record_write(written, running.from)?;
         if running.wants_progress {
-            return Ok(Some(self.unsynced_progress(running.to).await));
+            let RunningWrite { to, media, .. } = *running;
+            return Ok(Some(self.unsynced_progress(to, media).await));
         }
         Ok(None)
     }
@@ -516,8 +623,11 @@ impl MediaSink {
         })
     }
 
-    async fn unsynced_progress(&mut self, at: RunningChecksum) -> UnsyncedProgress {
-        let media = self.vault_media.clone().expect("bytes were written to it");
+    async fn unsynced_progress(
+        &mut self,
+        at: RunningChecksum,
+        media: VaultMedia,
+    ) -> UnsyncedProgress {
         UnsyncedProgress {
             progress: self.progress(at, media.id).await,
             media_writer: media.media_writer,
@@ -560,6 +670,7 @@ impl MediaSink {
                     location: MediaLocation::Ledger,
                 }),
                 extent: None,
+                expected_digests: Vec::new(),
             },
             small_bytes: Some(bytes),
         }
@@ -579,44 +690,7 @@ impl MediaSink {
                 location: MediaLocation::Vault,
             }),
             extent: None,
-        }
-    }
-
-    /// Computes MD5 and SHA-256 of flushed media.
-    async fn hash_flushed(
-        &self,
-        wanted: Wanted,
-        flushed: &FlushedMedia,
-    ) -> Result<Box<Md5Sha256Hasher>, Error> {
-        let hasher = Box::new(Md5Sha256Hasher::new(wanted));
-        match (&flushed.small_bytes, &self.vault_media) {
-            (Some(bytes), _) => Ok(hash(hasher, slice::from_ref(bytes))),
-            (None, Some(media)) => self.hash_stored(media, hasher).await,
-            // Does not happen: a flush hands out small bytes or has media in the vault.
-            (None, None) => Ok(hasher),
-        }
-    }
-
-    /// Reads the media back from the vault and hashes it.
-    async fn hash_stored(
-        &self,
-        media: &VaultMedia,
-        mut hasher: Box<Md5Sha256Hasher>,
-    ) -> Result<Box<Md5Sha256Hasher>, Error> {
-        // Without a timeout: the whole media is there, and a refusal would waste it.
-        let _permit = self.sink_deps.media_reads.acquire(1).await;
-        let range = 0..self.buffer_end.offset;
-        let mut reader = self.sink_deps.vault.read(media.id, range).await?;
-        loop {
-            let bytes = reader.next(READ_LEN).await?;
-            if bytes.is_empty() {
-                return Ok(hasher);
-            }
-            // Hashing is bound by the processor and would block a worker thread of the runtime.
-            let task = tokio::task::spawn_blocking(move || hash(hasher, &[bytes]));
-            hasher = task
-                .await
-                .map_err(|panic| VaultError::Fault(Arc::new(panic)))?;
+            expected_digests: Vec::new(),
         }
     }
 }

@@ -34,14 +34,15 @@ use http_body_util::{BodyExt as _, StreamBody};
 use windlass_engine::{Error as EngineError, Full, Importance, Permit, Pool};
 use windlass_rest::handler::{Rejection, slice};
 use windlass_rest::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
-use windlass_store::{Media, MediaLocation, MediaReader, READ_LEN, Resource, VaultError};
+use windlass_store::{Media, MediaLocation, MediaReader, Resource, VaultError};
 
 use crate::error::Error;
 use crate::reply::{Reply, ReplyBody, full, nothing};
 use crate::state::ServerState;
 use stored_gzip::{Form, has_chunks};
 
-/// Number of bytes that are read at once if there is not enough memory for [`READ_LEN`].
+/// Number of bytes that are read at once if there is not enough memory for
+/// [`IoHints::read_len`](windlass_store::IoHints::read_len).
 const FALLBACK_READ_LEN: usize = 128 * 1024;
 
 /// Number of bytes that are read first, before it is known whether the client reads anything, and
@@ -210,7 +211,7 @@ async fn is_gzip(
         MediaLocation::Ledger => slice(&small_media(server, media).await?, range),
         MediaLocation::Vault => {
             let _permit = admit(server, client)?;
-            let mut reader = server.stores.vault.read(media.at.id, range).await?;
+            let mut reader = server.stores.vault.read(&media.name(), range).await?;
             reader.next(magic.len()).await?
         }
     };
@@ -292,8 +293,9 @@ async fn bytes_of(
             let download = Download {
                 _permit: admit(server, client)?,
                 is_taken: false,
+                read_len: server.stores.vault.hints().read_len,
                 memory: server.capacity.replies.pool.clone(),
-                reader: server.stores.vault.read(media.at.id, range).await?,
+                reader: server.stores.vault.read(&media.name(), range).await?,
             };
             let pieces = try_unfold(download, async |mut download| {
                 let piece = download.next().await.map_err(std::io::Error::other)?;
@@ -310,6 +312,8 @@ struct Download {
     /// Whether the client has read anything. The HTTP library asks for the first piece before it
     /// knows.
     is_taken: bool,
+    /// Number of bytes that are worth reading at once.
+    read_len: usize,
     /// The pool for bytes that are read and not sent yet.
     memory: Pool,
     _permit: Permit,
@@ -321,7 +325,7 @@ impl Download {
         let mut permit = self.memory.permit();
         let is_taken = std::mem::replace(&mut self.is_taken, true);
         let sizes: &[usize] = if is_taken {
-            &[READ_LEN, FALLBACK_READ_LEN]
+            &[self.read_len, FALLBACK_READ_LEN]
         } else {
             &[]
         };

@@ -71,6 +71,7 @@
 mod changes;
 mod claims;
 mod committer;
+mod extents;
 mod garbage;
 mod maintenance;
 mod references;
@@ -96,7 +97,7 @@ use tokio::sync::Semaphore;
 use windlass_store::{
     ChangeSet, EndSession, Epoch, Failpoint, Garbage, GarbageId, Lease, LeaseId, Leased, Ledger,
     LedgerError, MediaId, NewSession, OffsetCommit, OwnerQuotas, Quota, Resource, Retention,
-    Session, SessionId, SessionPage, SessionQuery, Space, Takeover, Timestamp, Usage,
+    Session, SessionId, SessionPage, SessionQuery, Space, StoredName, Takeover, Timestamp, Usage,
 };
 
 use crate::directory::{DirectoryLock, Identity, StoreShared};
@@ -349,9 +350,10 @@ impl Ledger for LocalLedger {
     /// No other process can work on a session, so there is nobody to ask.
     async fn lease_by(&self, id: SessionId, _: Takeover) -> Result<Option<Leased>, LedgerError> {
         let found = self.writer.lease(id).await?;
-        Ok(found.map(|session| Leased {
+        Ok(found.map(|(session, extents)| Leased {
             lease: self.lease_of(session.epoch),
             session,
+            extents,
         }))
     }
 
@@ -520,12 +522,10 @@ impl Ledger for LocalLedger {
         self.change(change).await
     }
 
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
-        let ids = ids.to_vec();
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError> {
+        let names = names.to_vec();
         self.readers
-            .read(move |connection| {
-                references::unknown_media(connection, references::IS_KNOWN, ids)
-            })
+            .read(move |connection| references::unknown_names(connection, names))
             .await
     }
 

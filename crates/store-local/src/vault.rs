@@ -21,13 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use windlass_digest::Crc32cHasher;
 use windlass_store::recorder::StoreRecorder;
 use windlass_store::{
-    Cause, Extent, Failpoint, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Part,
-    Space, Vault, VaultError,
+    Cause, ExpectedSize, Extent, Failpoint, ListPosition, Listing, MediaId, MediaReader,
+    MediaWriter, Part, Space, StoredMedia, StoredName, Vault, VaultError,
 };
 
 pub(crate) use media::WritePolicy;
@@ -97,7 +98,11 @@ impl LocalVault {
 
 #[async_trait]
 impl Vault for LocalVault {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+    async fn create(
+        &self,
+        id: MediaId,
+        _: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
         let shared = Arc::clone(&self.shared);
         // In the pool of syncs, which take most of its time.
         let created = self
@@ -109,23 +114,20 @@ impl Vault for LocalVault {
         Ok(Box::new(created.map_err(VaultError::Fault)??))
     }
 
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
         let shared = Arc::clone(&self.shared);
-        let work = move || shared.reopen(id, committed, verify);
-        let reopened = self.shared.io_pools.write.run(work).await;
-        Ok(Box::new(reopened.map_err(VaultError::Fault)??))
+        let (id, committed, verify) = (stored.id, stored.length, stored.verify);
+        let work = move || shared.resume(id, committed, verify);
+        let resumed = self.shared.io_pools.write.run(work).await;
+        Ok(Box::new(resumed.map_err(VaultError::Fault)??))
     }
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
+        let id = media.media;
         let shared = Arc::clone(&self.shared);
         let opened = self
             .shared
@@ -141,14 +143,16 @@ impl Vault for LocalVault {
         id: MediaId,
         parts: Vec<Part>,
         copied: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<(), VaultError> {
+    ) -> Result<Bytes, VaultError> {
         let shared = Arc::clone(&self.shared);
         let created = self.shared.io_pools.sync.run(move || shared.create(id));
         let writer = created.await.map_err(VaultError::Fault)??;
-        writer.fill(parts, copied).await
+        writer.fill(parts, copied).await?;
+        Ok(Bytes::new())
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        let id = stored.media;
         let shared = Arc::clone(&self.shared);
         let removed = self
             .shared
@@ -240,7 +244,7 @@ impl Shared {
     }
 
     /// Opens a media for writing at `committed`.
-    fn reopen(
+    fn resume(
         self: Arc<Self>,
         id: MediaId,
         committed: u64,

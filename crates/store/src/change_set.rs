@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::records::{
-    Lease, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId,
+    Lease, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId, StoredName,
 };
 
 /// A session to be finished by a change set, together with the resource that it yields.
@@ -19,6 +19,11 @@ pub struct FinishSession {
     pub progress: Progress,
     /// Reply to be repeated from now on. Opaque to the ledger.
     pub reply: Vec<u8>,
+    /// The handle of its media, as [`Vault::seal`](crate::Vault::seal) has returned it.
+    pub handle: Bytes,
+    /// Numbers of the extents that are no part of the sealed media. Their names become garbage. The
+    /// other extents are forgotten.
+    pub left: Vec<u32>,
 }
 
 /// Hides the reply, which may hold a secret, such as an upload token.
@@ -48,7 +53,7 @@ pub struct ChangeSet {
     /// same id, its bytes are replaced.
     pub small_media: Option<(MediaId, Bytes)>,
     /// Media in the vault that was uploaded with the call. No row needs to reference it yet.
-    pub new_media: Option<MediaId>,
+    pub new_media: Option<StoredName>,
     /// Media that comes in addition to [`ChangeSet::small_media`] and [`ChangeSet::new_media`],
     /// such as a thumbnail of an uploaded picture. At most [`MAX_ADDED_MEDIA`].
     ///
@@ -74,7 +79,7 @@ pub enum AddedMedia {
         bytes: Bytes,
     },
     /// Media that was made durable in the vault. No row needs to reference it yet.
-    Vault(MediaId),
+    Vault(StoredName),
 }
 
 impl AddedMedia {
@@ -96,7 +101,7 @@ impl AddedMedia {
     pub fn media(&self) -> MediaRef {
         let (id, location) = match self {
             Self::Small { id, .. } => (*id, MediaLocation::Ledger),
-            Self::Vault(id) => (*id, MediaLocation::Vault),
+            Self::Vault(name) => (name.media, MediaLocation::Vault),
         };
         MediaRef { id, location }
     }
@@ -116,13 +121,34 @@ impl ChangeSet {
             id: *id,
             location: MediaLocation::Ledger,
         });
-        let in_vault = self.new_media.map(|id| MediaRef {
-            id,
+        let in_vault = self.new_media.as_ref().map(|name| MediaRef {
+            id: name.media,
             location: MediaLocation::Vault,
         });
         let of_session = self.finish.as_ref().and_then(|it| it.progress.media);
         let own = [in_ledger, in_vault, of_session].into_iter().flatten();
         own.chain(self.added_media.iter().map(AddedMedia::media))
+    }
+
+    /// Returns the names of media in the vault that comes with the change set.
+    pub fn names(&self) -> impl Iterator<Item = StoredName> {
+        let of_session = self.finish.as_ref().and_then(|finish| {
+            let media = finish.progress.media?;
+            let in_vault = media.location == MediaLocation::Vault;
+            in_vault.then(|| StoredName {
+                media: media.id,
+                handle: finish.handle.clone(),
+            })
+        });
+        let added = self.added_media.iter().filter_map(|media| match media {
+            AddedMedia::Vault(name) => Some(name.clone()),
+            AddedMedia::Small { .. } => None,
+        });
+        self.new_media
+            .iter()
+            .cloned()
+            .chain(of_session)
+            .chain(added)
     }
 
     /// Returns the ids and the bytes of all media to be stored in the ledger.

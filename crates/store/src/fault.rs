@@ -23,6 +23,7 @@
 mod paced;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,12 +35,13 @@ use crate::Cause;
 use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Extent, Garbage, GarbageId, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource,
-    Retention, Session, SessionId, Timestamp, Usage,
+    ExtentChanges, Garbage, GarbageId, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota,
+    Resource, Retention, Session, SessionId, StoredMedia, StoredName, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::{
-    ListPosition, Listing, MediaReader, MediaWriter, Part, Space, Vault, VaultError,
+    ExpectedSize, IoHints, ListPosition, Listing, MediaReader, MediaWriter, Part, Sealed, Space,
+    SyncTarget, Vault, VaultError,
 };
 
 pub use paced::{PacedLedger, Stopped};
@@ -400,8 +402,8 @@ impl Ledger for FaultyLedger {
             .await
     }
 
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
-        self.read("unknown_media", self.inner.unknown_media(ids))
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError> {
+        self.read("unknown_names", self.inner.unknown_names(names))
             .await
     }
 
@@ -447,35 +449,39 @@ impl fmt::Debug for FaultyVault {
 
 #[async_trait]
 impl Vault for FaultyVault {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+    fn hints(&self) -> IoHints {
+        self.inner.hints()
+    }
+
+    async fn create(
+        &self,
+        id: MediaId,
+        expected: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
-        let create = self.inner.create(id);
+        let create = self.inner.create(id, expected);
         let created = change(&self.faults, "create", Some(id), create, Some(full)).await?;
         Ok(self.writer(id, created))
     }
 
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError> {
-        let reopened = read(
-            &self.faults,
-            "reopen",
-            Some(id),
-            self.inner.reopen(id, committed, verify),
-        )
-        .await?;
-        Ok(self.writer(id, reopened))
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let (id, resume) = (stored.id, self.inner.resume(stored));
+        let resumed = read(&self.faults, "resume", Some(id), resume).await?;
+        Ok(self.writer(id, resumed))
+    }
+
+    async fn seal(&self, stored: &StoredMedia) -> Result<Sealed, VaultError> {
+        let (id, seal) = (stored.id, self.inner.seal(stored));
+        change(&self.faults, "seal", Some(id), seal, NEEDS_NO_ROOM).await
     }
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
-        let inner = read(&self.faults, "read", Some(id), self.inner.read(id, range)).await?;
+        let (id, opened) = (media.media, self.inner.read(media, range));
+        let inner = read(&self.faults, "read", Some(id), opened).await?;
         let faults = Arc::clone(&self.faults);
         Ok(Box::new(FaultyReader { inner, id, faults }))
     }
@@ -487,14 +493,15 @@ impl Vault for FaultyVault {
         id: MediaId,
         parts: Vec<Part>,
         copied: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<(), VaultError> {
+    ) -> Result<Bytes, VaultError> {
         let full = || VaultError::NoSpace { written: 0 };
         let concat = self.inner.concat(id, parts, copied);
         change(&self.faults, "concat", Some(id), concat, Some(full)).await
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        read(&self.faults, "delete", Some(id), self.inner.delete(id)).await
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        let (id, delete) = (stored.media, self.inner.delete(stored));
+        read(&self.faults, "delete", Some(id), delete).await
     }
 
     async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {
@@ -515,8 +522,8 @@ struct FaultyWriter {
 }
 
 impl FaultyWriter {
-    /// Writes the first half of the bytes and returns its length.
-    async fn write_half(&self, offset: u64, data: &[Bytes]) -> Result<u64, VaultError> {
+    /// Appends the first half of the bytes and returns its length.
+    async fn append_half(&self, at: u64, data: &[Bytes]) -> Result<u64, VaultError> {
         let len: usize = data.iter().map(Bytes::len).sum();
         let mut rest = len / 2;
         let mut half = Vec::new();
@@ -525,36 +532,44 @@ impl FaultyWriter {
             half.push(piece.slice(..take));
             rest -= take;
         }
-        self.inner.write(offset, half).await?;
+        self.inner.append(at, half).await?;
         Ok(len as u64 / 2)
     }
 }
 
 #[async_trait]
 impl MediaWriter for FaultyWriter {
-    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+    fn boundary(&self) -> Option<NonZeroU64> {
+        self.inner.boundary()
+    }
+
+    async fn append(&self, at: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let fault = || Err(VaultError::Fault(scheduled()));
-        match self.faults.next("write").await {
-            None | Some(InjectedFault::Slow(_)) => self.inner.write(offset, data).await,
+        match self.faults.next("append").await {
+            None | Some(InjectedFault::Slow(_)) => self.inner.append(at, data).await,
             Some(InjectedFault::Fault | InjectedFault::Panic) => fault(),
             Some(InjectedFault::Unavailable) => Err(unavailable(Some(self.id))),
             Some(InjectedFault::Torn) => {
-                self.write_half(offset, &data).await?;
+                self.append_half(at, &data).await?;
                 fault()
             }
             Some(InjectedFault::Lost | InjectedFault::LateFault) => {
-                self.inner.write(offset, data).await?;
+                self.inner.append(at, data).await?;
                 fault()
             }
             Some(InjectedFault::NoSpace) => {
-                let written = self.write_half(offset, &data).await?;
+                let written = self.append_half(at, &data).await?;
                 Err(VaultError::NoSpace { written })
             }
         }
     }
 
-    async fn sync(&self) -> Result<(), VaultError> {
-        let sync = self.inner.sync();
+    fn take_changes(&self) -> ExtentChanges {
+        self.inner.take_changes()
+    }
+
+    async fn sync(&self, target: SyncTarget) -> Result<(), VaultError> {
+        let sync = self.inner.sync(target);
         change(&self.faults, "sync", Some(self.id), sync, NEEDS_NO_ROOM).await
     }
 }

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use crate::Cause;
 use crate::change_set::{ChangeSet, MAX_ADDED_MEDIA};
 use crate::records::{
-    Garbage, GarbageId, Lease, Leased, MAX_KEY_LEN, MediaId, NewSession, OwnerQuotas, Progress,
-    Quota, Resource, Retention, Session, SessionId, SessionState, Timestamp, Usage,
+    ExtentChanges, Garbage, GarbageId, Lease, Leased, MAX_KEY_LEN, MediaId, NewSession,
+    OwnerQuotas, Progress, Quota, Resource, Retention, Session, SessionId, SessionState,
+    StoredName, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -305,7 +306,7 @@ pub trait Ledger: Send + Sync + 'static {
         Retention::default()
     }
 
-    /// Returns up to `limit` entries of the garbage list: media in the vault that the ledger has
+    /// Returns up to `limit` entries of the garbage list: what the vault stores and the ledger has
     /// released. They are in an order of the ledger's choice, which stays the same. With `after`,
     /// only entries behind that entry are returned, which may be gone.
     ///
@@ -318,7 +319,7 @@ pub trait Ledger: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Garbage>, LedgerError>;
 
-    /// Says that the vault has deleted the media of these entries of the garbage list. With
+    /// Says that the vault has deleted what these entries of the garbage list name. With
     /// `again_after`, an entry that was deleted for the first time stays on the list, is due again
     /// after this time, and gets another id. All other entries are forgotten. Ids that are not on
     /// the list are ignored.
@@ -330,10 +331,10 @@ pub trait Ledger: Send + Sync + 'static {
         again_after: Option<Duration>,
     ) -> Result<(), LedgerError>;
 
-    /// Returns the members of `ids` that no session, resource or garbage entry references, whether
-    /// the entry is due or not. All ids are looked up in one state of the ledger: media that moves from a session to its resource
-    /// during the call counts as referenced.
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError>;
+    /// Returns the members of `names` that no session, resource or garbage entry names, whether the
+    /// entry is due or not. All are looked up in one state of the ledger: media that moves from a
+    /// session to its resource during the call counts as named.
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError>;
 
     /// Whether this process may do the work of a task of which one process at a time does the work.
     /// If so, no other process may until the time `term` has passed by the clock of the ledger, or
@@ -377,6 +378,9 @@ pub struct OffsetCommit {
     /// All bytes of the media up to `progress.offset`, if the media is in the ledger and has
     /// changed. `None` if the media is in the vault, or has not changed.
     pub small_media: Option<Bytes>,
+    /// How the extents of the media change. The names of those that go become garbage in the same
+    /// transaction, unless another extent of the session has the name.
+    pub extents: ExtentChanges,
     /// [`SessionState::Active`], or [`SessionState::Finishing`] if these were the last bytes.
     pub state: SessionState,
     /// New time of expiry; `None` leaves it unchanged.

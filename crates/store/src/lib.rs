@@ -5,8 +5,8 @@
 //! use windlass_digest::Crc32cHasher;
 //! use windlass_store::memory::{MemoryLedger, MemoryVault};
 //! use windlass_store::{
-//!     Leased, Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
-//!     SessionState, Timestamp, Vault,
+//!     ExpectedSize, Leased, Ledger, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
+//!     Progress, SessionId, SessionState, SyncTarget, Timestamp, Vault,
 //! };
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -27,12 +27,13 @@
 //!     .await?;
 //!
 //! // Take the lease. Every earlier holder is fenced from here on.
-//! let Leased { session, lease } = ledger.lease(id).await?.expect("it was started above");
+//! let Leased { session, lease, .. } = ledger.lease(id).await?.expect("it was started above");
 //!
-//! // First the bytes: write them and make them durable.
+//! // First the bytes: append them and make them durable.
 //! let media = MediaId::from_bytes([2; 16]);
-//! let writer = vault.create(media).await?;
-//! writer.write_and_sync(0, vec![Bytes::from("hello")]).await?;
+//! let writer = vault.create(media, ExpectedSize::default()).await?;
+//! let bytes = vec![Bytes::from("hello")];
+//! writer.append_and_sync(0, bytes, SyncTarget::at(5)).await?;
 //!
 //! // Then the ledger: commit the new offset.
 //! let mut crc32c = Crc32cHasher::default();
@@ -47,6 +48,8 @@
 //!     from: 0,
 //!     progress,
 //!     small_media: None,
+//!     // Where the vault keeps the bytes, if it chooses names for them.
+//!     extents: writer.take_changes(),
 //!     state: SessionState::Active,
 //!     expires: None,
 //!     releases: true,
@@ -71,7 +74,8 @@
 //! *after* the ledger has released it. [`Sweep`] deletes released media and media that a crash
 //! leaves unreferenced.
 //!
-//! [`memory`] implements both contracts in memory. Two modules behind features help with further
+//! [`memory`] implements both contracts in memory, the vault twice: like a disk, and like an object
+//! store. Two modules behind features help with further
 //! implementations: `conformance` is a suite of tests that checks every rule of the contracts, and
 //! `fault` makes the calls of any store fail on schedule.
 //!
@@ -104,15 +108,16 @@ pub use change_set::{
 pub use failpoint::Failpoint;
 pub use ledger::{EndSession, LEASE_LIFETIME, Ledger, LedgerError, OffsetCommit, Takeover};
 pub use records::{
-    Epoch, Extent, Garbage, GarbageId, Lease, LeaseId, Leased, MAX_KEY_LEN, Media, MediaId,
-    MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress, Quota, Resource, Retention,
-    Session, SessionId, SessionState, Timestamp, Usage,
+    Epoch, Extent, ExtentChanges, Garbage, GarbageId, Lease, LeaseId, Leased, MAX_KEY_LEN,
+    MAX_NAME_LEN, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,
+    Quota, Resource, Retention, Session, SessionId, SessionState, StoredExtent, StoredMedia,
+    StoredName, Timestamp, Usage, change_extents,
 };
 pub use session_list::{SessionOrder, SessionPage, SessionQuery, SessionSummary};
 pub use sweep::{Sweep, SweepError, SweepOptions, Swept};
 pub use vault::{
-    ListPosition, Listing, MediaReader, MediaWriter, Part, READ_LEN, Space, StoredMedia,
-    Superseded, Vault, VaultError, WRITE_UNIT,
+    ExpectedSize, IoHints, ListPosition, Listed, Listing, MediaReader, MediaWriter, Part, READ_LEN,
+    Sealed, Space, Superseded, SyncTarget, Vault, VaultError, WRITE_UNIT,
 };
 
 /// The cause of a fault, shared by all callers that waited for the same commit or sync.

@@ -1,5 +1,8 @@
 //! Both contracts in memory, with simulated power cuts.
 //!
+//! There are two vaults: [`MemoryVault`] names media by their ids, as a disk does, and
+//! [`ObjectVault`] keeps them in objects with names of their own, as an object store does.
+//!
 //! The implementations are complete and have real durability rules. [`MemoryVault::crash`] loses
 //! the bytes that were written and not synced. [`MemoryLedger::crash`] loses the leases. Writers
 //! from before a crash are refused. Such a crash is the worst that a disk may do;
@@ -10,9 +13,10 @@
 // The ledger is below.
 mod garbage;
 mod leases;
+mod objects;
 mod vault;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::poll_fn;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,9 +28,9 @@ use bytes::Bytes;
 use crate::change_set::{ChangeSet, Expected, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
-    Garbage, GarbageId, Lease, Leased, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas,
-    Progress, Quota, Resource, Retention, Session, SessionId, SessionState, Timestamp, Usage,
-    counted,
+    ExtentChanges, Garbage, GarbageId, Lease, Leased, MediaId, MediaLocation, MediaRef, NewSession,
+    OwnerQuotas, Progress, Quota, Resource, Retention, Session, SessionId, SessionState,
+    StoredExtent, StoredName, Timestamp, Usage, change_extents, counted,
 };
 use crate::session_list::{
     MAX_SESSIONS_READ_PER_PAGE, SessionOrder, SessionPage, SessionQuery, SessionSummary,
@@ -35,6 +39,7 @@ use crate::vault::Space;
 
 use garbage::GarbageList;
 use leases::Leases;
+pub use objects::ObjectVault;
 pub use vault::{MemoryVault, UnsyncedWrite};
 
 /// Space that both report as shared.
@@ -334,10 +339,10 @@ impl Ledger for MemoryLedger {
         Ok(())
     }
 
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError> {
         let tables = self.tables();
-        let unknown = |id: &&MediaId| !tables.is_referenced(**id) && !tables.garbage.has(**id);
-        Ok(ids.iter().filter(unknown).copied().collect())
+        let unknown = names.iter().filter(|name| !tables.knows(name));
+        Ok(unknown.cloned().collect())
     }
 
     async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {
@@ -372,6 +377,10 @@ struct Tables {
     resources: BTreeMap<(String, String), Resource>,
     small_media: BTreeMap<MediaId, Bytes>,
     garbage: GarbageList,
+    /// The extents of media that is not sealed.
+    extents: HashMap<MediaId, Vec<StoredExtent>>,
+    /// The handles of sealed media.
+    handles: HashMap<MediaId, Bytes>,
     leases: Leases,
     /// Of each task: the process that does it, and until when.
     tasks: HashMap<String, (u64, Duration)>,
@@ -457,11 +466,21 @@ impl Tables {
         };
         if !is_open(session.state) {
             let lease = self.leases.none(session.epoch);
-            return Ok(Some(Leased { session, lease }));
+            return Ok(Some(Leased {
+                session,
+                lease,
+                extents: Vec::new(),
+            }));
         }
         let lease = self.leases.take(id, process, takeover)?;
         session.epoch = lease.epoch;
-        Ok(Some(Leased { session, lease }))
+        let media = session.progress.media;
+        let extents = media.and_then(|media| self.extents.get(&media.id));
+        Ok(Some(Leased {
+            extents: extents.cloned().unwrap_or_default(),
+            session,
+            lease,
+        }))
     }
 
     fn of_collection<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Resource> {
@@ -514,6 +533,9 @@ impl Tables {
         }
         session.state = commit.state;
         session.expires = commit.expires.unwrap_or(session.expires);
+        if let Some(media) = session.progress.media {
+            self.change_extents(media.id, &commit.extents);
+        }
         self.put_session(session, holder);
         self.release(before);
         Ok(())
@@ -523,6 +545,7 @@ impl Tables {
         let mut session = self.leased(id, lease)?;
         let media = session.progress.media.take();
         session.progress.extent = None;
+        session.progress.expected_digests = Vec::new();
         session.context = Vec::new();
         session.state = match end {
             EndSession::Cancelled => SessionState::Cancelled,
@@ -550,6 +573,7 @@ impl Tables {
         self.check_media(&changes)?;
 
         let mut loose: Vec<_> = changes.incoming_media().map(Some).collect();
+        self.note_handles(&changes);
         for (id, bytes) in changes.incoming_small_media() {
             self.small_media.insert(id, bytes.clone());
         }
@@ -557,9 +581,14 @@ impl Tables {
             loose.push(self.change_resource(change));
         }
         if let (Some(session), Some(finish)) = (leased, changes.finish) {
+            if let Some(media) = session.progress.media {
+                self.seal(media.id, &finish);
+            }
             loose.push(session.progress.media);
             self.put_session(finished(session, finish), None);
         }
+        // Each once: a second release would not find the handle any more.
+        let loose: HashSet<_> = loose.into_iter().collect();
         for media in loose {
             self.release(media);
         }
@@ -717,10 +746,59 @@ impl Tables {
         }
     }
 
-    fn is_referenced(&self, id: MediaId) -> bool {
-        [MediaLocation::Ledger, MediaLocation::Vault]
+    /// Whether a row or the garbage list names what the vault has stored under a name.
+    fn knows(&self, name: &StoredName) -> bool {
+        let StoredName { media: id, handle } = name;
+        let is_referenced = [MediaLocation::Ledger, MediaLocation::Vault]
             .iter()
-            .any(|&location| self.references.contains_key(&MediaRef { id, location }))
+            .any(|&location| {
+                self.references
+                    .contains_key(&MediaRef { id: *id, location })
+            });
+        let is_sealed = self.handles.get(id).map_or(&[][..], |handle| handle) == handle;
+        let extents = self.extents.get(id).map_or(&[][..], Vec::as_slice);
+        (is_referenced && is_sealed)
+            || extents.iter().any(|extent| extent.name == handle)
+            || self.garbage.has(name)
+    }
+
+    /// Changes the extents of media that is not sealed. Names that no extent has any more become
+    /// garbage.
+    fn change_extents(&mut self, media: MediaId, changes: &ExtentChanges) {
+        if changes.is_empty() {
+            return;
+        }
+        let extents = self.extents.entry(media).or_default();
+        let names_of = |extents: &[StoredExtent]| -> HashSet<Bytes> {
+            extents.iter().map(|extent| extent.name.clone()).collect()
+        };
+        let mut gone = names_of(extents);
+        gone.extend(names_of(&changes.added));
+        change_extents(extents, changes);
+        for name in names_of(extents) {
+            gone.remove(&name);
+        }
+        let now = self.leases.now();
+        for handle in gone {
+            self.garbage.insert(StoredName { media, handle }, now);
+        }
+    }
+
+    /// Forgets the extents of media that is sealed now, and notes its handle.
+    fn seal(&mut self, media: MediaId, finish: &FinishSession) {
+        let left = ExtentChanges {
+            added: Vec::new(),
+            dropped: finish.left.clone(),
+        };
+        self.change_extents(media, &left);
+        self.extents.remove(&media);
+    }
+
+    /// Notes the handles of media that comes with a change set.
+    fn note_handles(&mut self, changes: &ChangeSet) {
+        for name in changes.names() {
+            self.handles.insert(name.media, name.handle);
+        }
     }
 
     /// Deletes media, or puts it on the garbage list, if nothing references it any more.
@@ -731,7 +809,20 @@ impl Tables {
         }
         match media.location {
             MediaLocation::Ledger => drop(self.small_media.remove(&media.id)),
-            MediaLocation::Vault => self.garbage.insert(media.id, self.leases.now()),
+            MediaLocation::Vault => {
+                let handle = self.handles.remove(&media.id);
+                let extents = self.extents.remove(&media.id).unwrap_or_default();
+                let of_extents = extents.into_iter().map(|extent| extent.name);
+                let mut handles: Vec<_> = handle.into_iter().chain(of_extents).collect();
+                if handles.is_empty() {
+                    handles.push(Bytes::new());
+                }
+                let media = media.id;
+                let now = self.leases.now();
+                for handle in handles {
+                    self.garbage.insert(StoredName { media, handle }, now);
+                }
+            }
         }
     }
 }
@@ -743,6 +834,7 @@ fn finished(session: Session, finish: FinishSession) -> Session {
         progress: Progress {
             media: None,
             extent: None,
+            expected_digests: Vec::new(),
             ..finish.progress
         },
         reply: Some(finish.reply),

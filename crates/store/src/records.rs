@@ -1,16 +1,16 @@
 //! The records of the ledger: sessions, resources and media.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_digest::{Crc32c, Digests};
 
-/// A point in time, in milliseconds since the Unix epoch.
+/// A point in time, in milliseconds since the Unix epoch. The default is that epoch.
 ///
 /// Callers always pass the time; no store reads a clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -173,6 +173,8 @@ pub struct Leased {
     pub session: Session,
     /// The lease. If the session is not open, the ledger refuses every change under it.
     pub lease: Lease,
+    /// The extents of the session's media, in the order of their offsets.
+    pub extents: Vec<StoredExtent>,
 }
 
 /// Where the bytes of a media are stored.
@@ -209,15 +211,13 @@ impl GarbageId {
     }
 }
 
-/// An entry of the garbage list: media in the vault that the ledger has released.
+/// An entry of the garbage list: what the vault stores and the ledger has released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Garbage {
     /// Id of the entry. It has another id after its first deletion, if it is deleted twice.
     pub id: GarbageId,
-    /// Id of the media.
-    pub media: MediaId,
-    /// What the vault needs to find the media, beside its id. Empty if the id is enough.
-    pub handle: Bytes,
+    /// Name of what is to be deleted.
+    pub name: StoredName,
     /// Number of times that the vault has deleted it.
     pub attempt: u8,
 }
@@ -250,7 +250,7 @@ pub enum SessionState {
 }
 
 /// The bytes that the last commit of an offset has added in the vault, with their checksum. When
-/// the vault opens the media again ([`Vault::reopen`](crate::Vault::reopen)), it reads them back
+/// the vault opens the media again ([`Vault::resume`](crate::Vault::resume)), it reads them back
 /// and compares them with the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
@@ -259,6 +259,126 @@ pub struct Extent {
     pub start: u64,
     /// Checksum of the bytes.
     pub crc32c: Crc32c,
+}
+
+/// The name of something that is stored in the vault.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredName {
+    /// Id of the media that it belongs to.
+    pub media: MediaId,
+    /// What names it beside that: the handle of sealed media, or the name of an extent. At most
+    /// [`MAX_NAME_LEN`] bytes, which mean something to the vault alone. Empty in a vault that names
+    /// media by their ids.
+    pub handle: Bytes,
+}
+
+impl StoredName {
+    /// Returns the name of media whose id is enough.
+    pub const fn of(media: MediaId) -> Self {
+        Self {
+            media,
+            handle: Bytes::new(),
+        }
+    }
+}
+
+/// Maximum number of bytes of a handle and of the name of an extent.
+pub const MAX_NAME_LEN: usize = 512;
+
+/// Durable bytes of media that is not sealed, as the vault names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredExtent {
+    /// Number of the extent. The vault gives a media no number twice.
+    pub number: u32,
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// Name of the extent, of at most [`MAX_NAME_LEN`] bytes. Opaque to the ledger.
+    pub name: Bytes,
+}
+
+impl StoredExtent {
+    /// Returns the offset after the last byte.
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// How the extents of a media change with a commit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExtentChanges {
+    /// Extents that come.
+    pub added: Vec<StoredExtent>,
+    /// Numbers of extents that go. Their names become garbage.
+    pub dropped: Vec<u32>,
+}
+
+impl ExtentChanges {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.dropped.is_empty()
+    }
+
+    /// Adds the changes that come after these. An extent that comes and goes again stays among
+    /// both, so that its name becomes garbage.
+    pub fn then(&mut self, later: Self) {
+        self.added.extend(later.added);
+        self.dropped.extend(later.dropped);
+    }
+}
+
+/// Media in the vault that is not sealed, as the ledger knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMedia {
+    /// Id of the media.
+    pub id: MediaId,
+    /// Number of committed bytes.
+    pub length: u64,
+    /// The extents that hold them, in the order of their offsets. None in a vault that names media
+    /// by their ids.
+    pub extents: Vec<StoredExtent>,
+    /// The bytes of the last commit, which [`Vault::resume`](crate::Vault::resume) reads back;
+    /// `None` if it need not.
+    pub verify: Option<Extent>,
+}
+
+impl StoredMedia {
+    /// Returns media without extents, and with nothing to verify.
+    pub const fn new(id: MediaId, length: u64) -> Self {
+        Self {
+            id,
+            length,
+            extents: Vec::new(),
+            verify: None,
+        }
+    }
+
+    /// Returns the names under which its bytes are stored.
+    pub fn names(&self) -> Vec<StoredName> {
+        let media = self.id;
+        if self.extents.is_empty() {
+            return vec![StoredName::of(media)];
+        }
+        let names = self.extents.iter().map(|extent| StoredName {
+            media,
+            handle: extent.name.clone(),
+        });
+        names.collect()
+    }
+
+    /// Makes changes of its extents.
+    pub fn change(&mut self, changes: &ExtentChanges) {
+        change_extents(&mut self.extents, changes);
+    }
+}
+
+/// Makes changes of extents, and keeps them in the order of their offsets.
+pub fn change_extents(extents: &mut Vec<StoredExtent>, changes: &ExtentChanges) {
+    let dropped: HashSet<u32> = changes.dropped.iter().copied().collect();
+    extents.extend_from_slice(&changes.added);
+    extents.retain(|extent| !dropped.contains(&extent.number));
+    extents.sort_by_key(|extent| extent.start);
 }
 
 /// The committed progress of a session.
@@ -278,6 +398,9 @@ pub struct Progress {
     pub media: Option<MediaRef>,
     /// Bytes of the last commit of an offset; `None` while there are no bytes in the vault.
     pub extent: Option<Extent>,
+    /// Digests that the client has stated for the whole media with its last bytes, and that are
+    /// still to be checked. Empty without any. Opaque to the ledger.
+    pub expected_digests: Vec<u8>,
 }
 
 impl Progress {
@@ -291,6 +414,7 @@ impl Progress {
             slow_digests: Vec::new(),
             media: None,
             extent: None,
+            expected_digests: Vec::new(),
         }
     }
 }
@@ -468,12 +592,25 @@ impl From<NewSession> for Session {
 pub struct Media {
     /// Id of the media and where it is stored.
     pub at: MediaRef,
+    /// What names it in the vault beside its id. Empty if its id is enough, or if it is in the
+    /// ledger.
+    pub handle: Bytes,
     /// Length in bytes.
     pub length: u64,
     /// Media type as the client has declared it.
     pub content_type: String,
     /// Digests of the bytes.
     pub digests: Digests,
+}
+
+impl Media {
+    /// Returns the name of the media in the vault.
+    pub fn name(&self) -> StoredName {
+        StoredName {
+            media: self.at.id,
+            handle: self.handle.clone(),
+        }
+    }
 }
 
 /// Maximum number of bytes of the collection and the id of a resource together. Databases limit the
@@ -543,6 +680,8 @@ mod tests {
             },
             progress: session.progress.clone(),
             reply: vec![203; 3],
+            handle: Bytes::new(),
+            left: Vec::new(),
         };
         let shown = format!("{session:?} {finish:?}");
         for hidden in ["201", "202", "203"] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::failpoint::Failpoint;
 use crate::ledger::{Ledger, LedgerError};
-use crate::records::{GarbageId, MediaId, Timestamp};
+use crate::records::{GarbageId, StoredName, Timestamp};
 use crate::vault::{ListPosition, Vault, VaultError};
 
 /// Options of a sweep.
@@ -168,7 +168,7 @@ impl Sweep {
         }
         let mut deleted = Vec::with_capacity(listed.len());
         for entry in &listed {
-            if delete(vault, entry.media, swept).await {
+            if delete(vault, &entry.name, swept).await {
                 deleted.push(entry.id.clone());
             }
         }
@@ -201,17 +201,15 @@ impl Sweep {
         let from = self.next_listing.clone();
         let listing = vault.list(from, self.options.batch).await?;
         let forgotten_since = now.saturating_sub(self.options.grace);
-        let old = listing
-            .media
-            .iter()
-            .filter(|media| media.modified < forgotten_since);
-        let old: Vec<MediaId> = old.map(|media| media.id).collect();
+        let stored = listing.stored.into_iter();
+        let old = stored.filter(|stored| stored.modified < forgotten_since);
+        let old: Vec<StoredName> = old.map(|stored| stored.name).collect();
         if !old.is_empty() {
-            let unknown = ledger.unknown_media(&old).await?;
+            let unknown = ledger.unknown_names(&old).await?;
             if !unknown.is_empty() {
                 Failpoint::OrphansFound.reach();
-                for id in unknown {
-                    swept.orphans += usize::from(delete(vault, id, swept).await);
+                for name in &unknown {
+                    swept.orphans += usize::from(delete(vault, name, swept).await);
                 }
                 Failpoint::OrphansUnlinked.reach();
             }
@@ -221,9 +219,9 @@ impl Sweep {
     }
 }
 
-/// Deletes a media. Returns whether that has succeeded.
-async fn delete(vault: &dyn Vault, media: MediaId, swept: &mut Swept) -> bool {
-    match vault.delete(media).await {
+/// Deletes what is stored under a name. Returns whether that has succeeded.
+async fn delete(vault: &dyn Vault, name: &StoredName, swept: &mut Swept) -> bool {
+    match vault.delete(name).await {
         Ok(()) => true,
         Err(error) => {
             swept.failed += 1;

@@ -1,24 +1,60 @@
 //! The contract of the storage of media bytes.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::Cause;
-use crate::records::{Extent, MediaId, Timestamp};
+use crate::records::{ExtentChanges, MediaId, StoredMedia, StoredName, Timestamp};
 
 /// Unit in bytes of efficient writes. Writes are fastest if their offset, length and address in
 /// memory are multiples of this unit.
 pub const WRITE_UNIT: usize = 4096;
 
-/// Number of bytes that are worth reading at once.
+/// Number of bytes that are worth reading at once from a local disk.
 pub const READ_LEN: usize = 256 * 1024;
+
+/// What a vault asks of those who use it. None of it is needed for what it promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoHints {
+    /// How long the bytes of a slow upload should be collected before they are made durable, if
+    /// they do not end at a [boundary](MediaWriter::boundary). Default: no time.
+    pub commit_interval: Duration,
+    /// Number of bytes that are worth reading at once. Default: [`READ_LEN`].
+    pub read_len: usize,
+}
+
+impl Default for IoHints {
+    fn default() -> Self {
+        Self {
+            commit_interval: Duration::ZERO,
+            read_len: READ_LEN,
+        }
+    }
+}
+
+/// What is known of the length of media that is about to be created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExpectedSize {
+    /// Number of bytes of the whole media.
+    pub total: Option<u64>,
+    /// Number of bytes that the first request brings.
+    pub first_request: Option<u64>,
+}
 
 /// The storage of media bytes.
 ///
 /// A vault keeps bytes under ids. Only the ledger knows the meaning of a media and how many of its
 /// bytes are valid.
+///
+/// Media is *written* by one writer after another, each of which appends. It is *sealed* when all
+/// its bytes are committed, and can be read from then on. A vault that keeps the bytes of a media
+/// under one name of its own needs nothing but the id of the media. Another one may keep them in
+/// several places, under names that it chooses: the writer then says which
+/// [extents](StoredMedia::extents) the ledger has to remember, and sealed media has a *handle*.
 ///
 /// # Concurrency
 ///
@@ -27,8 +63,8 @@ pub const READ_LEN: usize = 256 * 1024;
 /// # Cancel safety
 ///
 /// Dropping a future does not stop work that has begun: the media may still be created, cut or
-/// deleted, or bytes be written, after the drop. [`Vault::reopen`] waits for such writes, so they
-/// cannot overwrite the bytes of a later writer.
+/// deleted, or bytes be written, after the drop. Such a write never changes the bytes of a later
+/// writer ([`Vault::resume`]).
 ///
 /// # Errors
 ///
@@ -37,45 +73,74 @@ pub const READ_LEN: usize = 256 * 1024;
 /// other call. [`VaultError::Fault`] means that syncs cannot be relied on any more.
 #[async_trait]
 pub trait Vault: Send + Sync + 'static {
-    /// Creates an empty media and returns its writer. The media and its name are durable when the
-    /// method returns.
+    /// Returns what the vault asks of those who use it.
+    fn hints(&self) -> IoHints {
+        IoHints::default()
+    }
+
+    /// Creates an empty media and returns its writer. If the vault names it by its id, the media
+    /// and its name are durable when the method returns.
     ///
     /// If the future is dropped, or on an error, the media may exist all the same. As nothing
     /// references it, the sweep deletes it.
     ///
     /// # Errors
-    /// * [`VaultError::Damaged`] if there is media with that id.
+    /// * [`VaultError::Damaged`] if there is media with that id. A vault with names of its own need
+    ///   not notice that.
     /// * [`VaultError::NoSpace`] if the disk is full.
     /// * [`VaultError::Unavailable`] if the media could not be created for another reason, such as a
     ///   lack of file descriptors.
     /// * [`VaultError::Fault`] if a sync has failed.
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError>;
+    async fn create(
+        &self,
+        id: MediaId,
+        expected: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError>;
 
-    /// Opens a media to be continued at `committed`, and returns its writer.
+    /// Opens media that is not sealed, to be continued at its committed length, and returns its
+    /// writer. The caller has a new lease of the session.
     ///
-    /// Bytes behind `committed` are cut off. The cut need not be durable. If `verify` is given, the
-    /// bytes from `verify.start` to `committed` are read back and compared with its checksum.
+    /// Bytes behind the committed length are cut off, or are no part of the media. The cut need not
+    /// be durable. If there is something to [verify](StoredMedia::verify), the bytes from its start
+    /// to the committed length are read back and compared with its checksum.
     ///
-    /// All earlier writers of the media end: the method waits for their writes in progress, and
-    /// refuses later writes with [`Superseded`]. A vault that several processes share must do this
-    /// across processes, too. A dropped write therefore cannot overwrite the bytes of the new
-    /// writer.
+    /// Whatever earlier writers of the media still do does not change the bytes of the new writer,
+    /// or those that are committed. A vault whose writers write to the same place waits for the
+    /// writes in progress, and refuses later writes with [`Superseded`]; a vault that several
+    /// processes share must do this across processes, too.
     ///
     /// # Errors
-    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than `committed`, or
-    ///   differs from the checksum.
+    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than its committed length,
+    ///   or differs from the checksum.
     /// * [`VaultError::Unavailable`] if it could not be opened or read, or if a newer writer has
     ///   taken over during the call.
     /// * [`VaultError::Fault`] if the cut has failed.
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError>;
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError>;
 
-    /// Opens the bytes `range` of a media for reading. The reader continues to work if the media is
-    /// deleted meanwhile.
+    /// Makes media with all its bytes committed readable. The caller has the lease of its session
+    /// and commits no more bytes. May be called again, by anybody, also after a crash. If there is
+    /// something to [verify](StoredMedia::verify), it is compared as by [`Vault::resume`].
+    ///
+    /// # Errors
+    /// * [`VaultError::Damaged`] if the media does not exist, is shorter than its committed length,
+    ///   or differs from the checksum. A vault that has nothing to do or to verify need not look.
+    /// * [`VaultError::NoSpace`], [`VaultError::Unavailable`] if it could not be sealed now.
+    /// * [`VaultError::Fault`] if a write or a sync has failed.
+    ///
+    /// The default is for a vault that names media by their ids: it resumes the media, if there is
+    /// something to verify.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the next call continues or begins again.
+    async fn seal(&self, stored: &StoredMedia) -> Result<Sealed, VaultError> {
+        if stored.verify.is_some() {
+            self.resume(stored).await?;
+        }
+        Ok(Sealed::BY_ID)
+    }
+
+    /// Opens the bytes `range` of sealed media for reading. The reader continues to work if the
+    /// media is deleted meanwhile, or fails with [`VaultError::Missing`].
     ///
     /// # Errors
     /// * [`VaultError::Missing`] if there is no such media.
@@ -83,22 +148,22 @@ pub trait Vault: Send + Sync + 'static {
     /// * [`VaultError::Unavailable`] if it could not be opened.
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError>;
 
-    /// Creates a media of `parts`, one after another. The media, its name and all its bytes are
-    /// durable when the method returns. Its sources are not changed.
+    /// Creates sealed media of `parts`, one after another, and returns its handle. The media, its
+    /// name and all its bytes are durable when the method returns. Its sources are not changed.
     ///
     /// A vault whose storage can copy does it there, so that the bytes do not pass through the
-    /// memory of the process. The default reads and writes [`READ_LEN`] at a time.
+    /// memory of the process. The default reads, appends and seals.
     ///
     /// After each step `copied` is called with the number of bytes that the step has added. The sum
     /// of these numbers is the length of the parts. The caller therefore knows how much of its
     /// reserved space is in use.
     ///
     /// Until the method returns, the new media counts as media with a writer in [`Vault::list`]. It
-    /// must not be reopened or read before.
+    /// must not be read before.
     ///
     /// A source may be deleted during the call. The media is then complete nevertheless, or the
     /// call fails with [`VaultError::Missing`].
@@ -121,40 +186,55 @@ pub trait Vault: Send + Sync + 'static {
         id: MediaId,
         parts: Vec<Part>,
         copied: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<(), VaultError> {
-        let writer = self.create(id).await?;
+    ) -> Result<Bytes, VaultError> {
+        let expected = ExpectedSize {
+            total: Some(parts.iter().map(Part::len).sum()),
+            first_request: None,
+        };
+        let writer = self.create(id, expected).await?;
         let mut offset = 0;
         for part in parts {
             let (mut reader, mut rest) = match part {
                 Part::Bytes(bytes) => (None, bytes),
-                Part::Media { id, length } => (Some(self.read(id, 0..length).await?), Bytes::new()),
+                Part::Media { media, length } => {
+                    (Some(self.read(&media, 0..length).await?), Bytes::new())
+                }
             };
             loop {
                 if let Some(reader) = &mut reader {
-                    rest = reader.next(READ_LEN).await?;
+                    rest = reader.next(self.hints().read_len).await?;
                 }
                 let len = rest.len() as u64;
                 if len == 0 {
                     break;
                 }
                 writer
-                    .write(offset, vec![std::mem::take(&mut rest)])
+                    .append(offset, vec![std::mem::take(&mut rest)])
                     .await?;
                 offset += len;
                 copied(len);
             }
         }
-        writer.sync().await
+        writer.sync(SyncTarget::end(offset)).await?;
+        let mut stored = StoredMedia::new(id, offset);
+        stored.change(&writer.take_changes());
+        loop {
+            match self.seal(&stored).await? {
+                Sealed::Media { handle, .. } => return Ok(handle),
+                Sealed::Composed(changes) => stored.change(&changes),
+            }
+        }
     }
 
-    /// Deletes a media. Succeeds if it does not exist. The deletion need not be durable: if a crash
-    /// brings the media back, the sweep deletes it again.
+    /// Deletes what is stored under a name: media, or an extent of it. Succeeds if it does not
+    /// exist. The deletion need not be durable: if a crash or a late write brings it back, the sweep
+    /// deletes it again.
     ///
     /// # Errors
     /// [`VaultError::Unavailable`] if it could not be deleted now. The sweep tries again.
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError>;
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError>;
 
-    /// Lists media in an order of the vault's own, from the position that an earlier listing has
+    /// Lists what is stored, in an order of the vault's own, from the position that an earlier listing has
     /// returned; `None` begins at the first media. A walk over all listings returns each media that
     /// exists during the whole walk.
     ///
@@ -176,13 +256,73 @@ pub trait Vault: Send + Sync + 'static {
     async fn space(&self) -> Result<Option<Space>, VaultError>;
 }
 
+/// Which bytes a sync makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncTarget {
+    /// All bytes before this offset, at which an append that has returned has ended.
+    pub up_to: u64,
+    /// Whether the media probably ends there. It may be continued all the same.
+    pub is_end: bool,
+}
+
+impl SyncTarget {
+    /// Returns the target of a media that is to be continued.
+    pub const fn at(up_to: u64) -> Self {
+        Self {
+            up_to,
+            is_end: false,
+        }
+    }
+
+    /// Returns the target of a media that probably ends there.
+    pub const fn end(up_to: u64) -> Self {
+        Self {
+            up_to,
+            is_end: true,
+        }
+    }
+}
+
+/// The result of [`Vault::seal`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sealed {
+    /// The media can be read.
+    Media {
+        /// What names it beside its id. Empty if its id is enough.
+        handle: Bytes,
+        /// Numbers of the extents that are no part of it, and have to be deleted.
+        left: Vec<u32>,
+    },
+    /// The bytes were put together under another name. The caller has to commit these changes of the
+    /// extents, and to call [`Vault::seal`] again.
+    Composed(ExtentChanges),
+}
+
+impl Sealed {
+    /// The media can be read by its id, as always in a vault that names media by their ids.
+    pub const BY_ID: Self = Self::Media {
+        handle: Bytes::new(),
+        left: Vec::new(),
+    };
+}
+
 /// The writer of a media. The lease of the session ensures that there is one at a time.
 #[async_trait]
 pub trait MediaWriter: Send + Sync + std::fmt::Debug {
-    /// Writes the pieces of `data` one after another, beginning at `offset`. The bytes are not
-    /// durable when it returns. Readers that are opened afterwards see them.
+    /// Returns a number of bytes: at offsets that are multiples of it, bytes become durable
+    /// cheaply. `None` if that is so at any offset.
+    fn boundary(&self) -> Option<NonZeroU64> {
+        None
+    }
+
+    /// Appends the pieces of `data` one after another, beginning at `at`, and takes them over. The
+    /// bytes are not durable when it returns.
     ///
-    /// Writes may run concurrently if they do not overlap.
+    /// `at` is the offset at which the append before has ended, or the writer has begun. After
+    /// [`VaultError::NoSpace`] it is the end of the bytes that were written, and after
+    /// [`VaultError::Unavailable`] the offset of the failed append.
+    ///
+    /// There is one append at a time.
     ///
     /// # Errors
     /// * [`VaultError::NoSpace`] with the number of bytes written before the disk was full.
@@ -191,25 +331,34 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     /// * [`VaultError::Fault`] if the write has failed. It is unknown which bytes were written.
     ///
     /// # Cancel safety
-    /// After its future was dropped the write may still happen, completely or in part, within
-    /// `offset..offset + data.len()`.
-    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError>;
+    /// After its future was dropped the write may still happen, completely or in part. The writer
+    /// must not be used any more.
+    async fn append(&self, at: u64, data: Vec<Bytes>) -> Result<(), VaultError>;
 
-    /// Makes all bytes durable that were written by a `write` that returned before the call. May
-    /// run concurrently with writes; the bytes of concurrent writes may or may not be durable.
+    /// Makes bytes durable that were appended by calls that have returned. May run concurrently with
+    /// an append, whose bytes may or may not be durable, and with another sync.
     ///
     /// # Errors
     /// * [`VaultError::Fault`] if a sync has failed, this one or an earlier one. It must not be
     ///   retried, and nothing that this writer has written since its last successful sync may be
     ///   acknowledged.
-    /// * [`VaultError::Unavailable`] if the bytes cannot be made durable now.
+    /// * [`VaultError::NoSpace`], [`VaultError::Unavailable`] if the bytes cannot be made durable
+    ///   now.
     /// * [`VaultError::Damaged`] if the media was deleted meanwhile. A vault need not notice that.
     ///
     /// # Cancel safety
     /// If the future is dropped, the sync may still happen.
-    async fn sync(&self) -> Result<(), VaultError>;
+    async fn sync(&self, target: SyncTarget) -> Result<(), VaultError>;
 
-    /// Writes like [`write`](MediaWriter::write), then syncs like [`sync`](MediaWriter::sync). A
+    /// Returns how the extents have changed since the last call. The durable bytes are in the
+    /// extents after these changes, which may also hold bytes behind them. So it is called after a
+    /// sync, and the commit that makes the bytes count has to name the changes. If the commit has
+    /// failed, the next commit has to name them.
+    fn take_changes(&self) -> ExtentChanges {
+        ExtentChanges::default()
+    }
+
+    /// Appends like [`append`](MediaWriter::append), then syncs like [`sync`](MediaWriter::sync). A
     /// vault may do both in one operation.
     ///
     /// # Errors
@@ -217,9 +366,14 @@ pub trait MediaWriter: Send + Sync + std::fmt::Debug {
     ///
     /// # Cancel safety
     /// As for both methods.
-    async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
-        self.write(offset, data).await?;
-        self.sync().await
+    async fn append_and_sync(
+        &self,
+        at: u64,
+        data: Vec<Bytes>,
+        target: SyncTarget,
+    ) -> Result<(), VaultError> {
+        self.append(at, data).await?;
+        self.sync(target).await
     }
 }
 
@@ -241,10 +395,10 @@ pub trait MediaReader: Send + std::fmt::Debug {
 /// A part of the media that [`Vault::concat`] makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// The first bytes of a media of the vault.
+    /// The first bytes of sealed media of the vault.
     Media {
-        /// Id of the media.
-        id: MediaId,
+        /// The media.
+        media: StoredName,
         /// Number of bytes: all of the media that count.
         length: u64,
     },
@@ -252,11 +406,26 @@ pub enum Part {
     Bytes(Bytes),
 }
 
+impl Part {
+    /// Returns the number of bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Media { length, .. } => *length,
+            Self::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// A part of the content of a vault.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Media, in the order of the vault.
-    pub media: Vec<StoredMedia>,
+    /// What is stored, in the order of the vault.
+    pub stored: Vec<Listed>,
     /// Where the next listing begins; `None` at the end of the vault.
     pub next: Option<ListPosition>,
 }
@@ -300,11 +469,11 @@ impl ListPosition {
 #[error("the position is of the listing of another vault")]
 struct ForeignPosition;
 
-/// A media in a listing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoredMedia {
-    /// Id of the media.
-    pub id: MediaId,
+/// A media or an extent in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: StoredName,
     /// Time of the last write.
     pub modified: Timestamp,
 }

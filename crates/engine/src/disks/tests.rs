@@ -283,6 +283,8 @@ async fn on_a_full_disk_the_ledger_takes_ends_and_deletes_only() {
         .unwrap();
     let id = SessionId::from_bytes([1; 32]);
     let finish = FinishSession {
+        handle: Bytes::new(),
+        left: Vec::new(),
         id,
         lease: held,
         progress: Progress::none(None),

@@ -1,7 +1,6 @@
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 
 use super::*;
-use crate::pool::LimitedResource;
 
 /// A sink of large media that has accepted as many bytes as it may hold without pooled memory.
 fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
@@ -9,7 +8,6 @@ fn full_sink(buffer_pool: &BufferPool) -> MediaSink {
         ledger: Arc::new(MemoryLedger::new()),
         vault: Arc::new(MemoryVault::new()),
         buffer_pool: buffer_pool.clone(),
-        media_reads: Pool::of_count(LimitedResource::MediaReads, 64),
         small_media_limit: UNPOOLED_MAYBE_SMALL,
         now: Timestamp::from_millis(0),
     };

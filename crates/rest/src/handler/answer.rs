@@ -98,6 +98,7 @@ impl Answer {
                 id,
                 location: MediaLocation::Ledger,
             },
+            handle: Bytes::new(),
             length: bytes.len() as u64,
             content_type: content_type.into(),
             digests: Digests::of(&bytes),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle;
 use windlass_engine::{Permit, Pool};
-use windlass_store::{Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource, Vault};
+use windlass_store::{
+    Ledger, Media, MediaLocation, MediaRef, READ_LEN, Resource, StoredName, Vault,
+};
 
 use super::{Rejection, SettledCollections};
 use crate::namespace::Namespace;
@@ -175,6 +177,8 @@ impl Uploaded {
 pub struct MediaSource {
     store_handles: StoreHandles,
     at: MediaRef,
+    /// What names it in the vault beside its id.
+    handle: Bytes,
     length: u64,
     /// All bytes, if they are not yet in a store.
     held: Option<Bytes>,
@@ -209,6 +213,7 @@ impl MediaSource {
         Self {
             store_handles,
             at: media.at,
+            handle: media.handle.clone(),
             length: media.length,
             held,
         }
@@ -292,9 +297,14 @@ impl MediaSource {
                 } = &self.store_handles;
                 let _open = media_reads.wait(1, *timeout).await?;
                 let mut bytes = BytesMut::with_capacity(to_usize(range.end - range.start));
-                let mut reader = self.store_handles.vault.read(self.at.id, range).await?;
+                let vault = &self.store_handles.vault;
+                let name = StoredName {
+                    media: self.at.id,
+                    handle: self.handle.clone(),
+                };
+                let mut reader = vault.read(&name, range).await?;
                 loop {
-                    let piece = reader.next(READ_LEN).await?;
+                    let piece = reader.next(vault.hints().read_len).await?;
                     if piece.is_empty() {
                         return Ok(bytes.freeze());
                     }
@@ -397,6 +407,7 @@ mod tests {
         let store_handles = StoreHandles::in_memory();
         let reading = store_handles.reading.clone();
         let media = Media {
+            handle: Bytes::new(),
             at: MediaRef {
                 id: MediaId::from_bytes([1; 16]),
                 location: MediaLocation::Ledger,

@@ -116,7 +116,7 @@ fn deleted(sheet: Resource) -> ResourceChange {
 }
 
 /// The calls to a store that wait for the disk.
-const WAITS: [&str; 5] = ["create", "write", "sync", "concat", "apply"];
+const WAITS: [&str; 5] = ["create", "append", "sync", "concat", "apply"];
 
 /// A bindery, and the calls to its stores.
 struct Watched {
@@ -186,7 +186,7 @@ impl Watched {
     /// How many media the vault holds.
     async fn stored(&self) -> usize {
         let listing = self.vault.list(None, 100).await.expect("it is in memory");
-        listing.media.len()
+        listing.stored.len()
     }
 }
 
@@ -342,7 +342,7 @@ async fn media_that_the_vault_has_lost_is_not_copied_again_and_again() {
     watched.put("one", LARGE).await;
     watched.put("two", LARGE).await;
     let listed = watched.vault.list(None, 10).await.unwrap();
-    watched.vault.delete(listed.media[0].id).await.unwrap();
+    watched.vault.delete(&listed.stored[0].name).await.unwrap();
     let bound = watched.bind("bound", &["one", "two"]).await;
     assert_eq!(bound.status, 500, "{bound:?}");
     assert_eq!(watched.calls.calls_of("concat"), 1);

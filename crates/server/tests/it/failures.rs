@@ -15,8 +15,8 @@ use windlass_server::{ServedApi, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, SessionId,
-    SessionState, Timestamp, Vault as _,
+    ExtentChanges, Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
+    Progress, SessionId, SessionState, Timestamp, Vault as _,
 };
 use windlass_testkit::farm;
 use windlass_testkit::media::Media;
@@ -38,7 +38,7 @@ fn without_checkpoints() -> (World, MemoryVault) {
 
 async fn count(vault: &MemoryVault) -> usize {
     let listing = vault.list(None, 10).await.expect("it is in memory");
-    listing.media.len()
+    listing.stored.len()
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,6 +107,51 @@ async fn media_of_a_failed_session_is_swept_soon_also_if_its_end_takes_long() {
     serving.stop().await.unwrap();
 }
 
+/// It is computed from the stored media, and only once the session is finishing.
+#[tokio::test(start_paused = true)]
+async fn digest_that_comes_last_is_checked_also_after_a_crash() {
+    let media = Media::new(3, 2 * SMALL_MEDIA);
+    let right = media.md5();
+    for (stated, expected) in [(right.as_str(), [201, 201]), (OTHER_MD5, [400, 410])] {
+        let (ledger, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
+        let unreadable = Faults::new(Trigger::CallsOf("read"), InjectedFault::Unavailable);
+        let first = World::without_checkpoints(Stores {
+            ledger: Arc::clone(&ledger) as Arc<_>,
+            vault: Arc::new(FaultyVault::new(
+                Arc::new(vault.clone()),
+                Arc::new(unreadable),
+            )),
+        });
+        let session = first.start(Some(media.len())).await.unwrap();
+        let part = Body::Whole(media.bytes(0..media.len() - 1));
+        let range = format!("bytes 0-{}/{}", media.len() - 2, media.len());
+        assert_eq!(first.put(&session, &range, part).await.status, 308);
+        let last = format!("bytes {0}-{0}/{1}", media.len() - 1, media.len());
+        let hash = format!("md5={stated}");
+        let headers = [
+            ("content-range", last.as_str()),
+            ("x-goog-hash", hash.as_str()),
+        ];
+        let rest = Body::Whole(media.bytes(media.len() - 1..media.len()));
+        let reply = first.send("PUT", &session, &headers, rest).await;
+        assert_eq!(reply.status, 503, "{reply:?}");
+        drop(first);
+        ledger.crash();
+        vault.crash();
+        let second = World::without_checkpoints(Stores {
+            ledger,
+            vault: Arc::new(vault),
+        });
+        for expected in expected {
+            let status = second.query(&session).await.status;
+            assert_eq!(status.as_u16(), expected, "{stated}");
+        }
+    }
+}
+
+/// The MD5 of nothing.
+const OTHER_MD5: &str = "1B2M2Y8AsgTpgAmY7PhCfg==";
+
 /// Sends media from `offset` on until it exceeds the limit of the method. Returns the status.
 async fn exceed_limit(world: &World, session: &str, offset: u64) -> u16 {
     let part = |first| {
@@ -150,7 +195,7 @@ async fn finish_that_moves_small_media_to_a_full_disk_can_be_repeated() {
         .await;
     assert_eq!((reply.committed(), count(&vault).await), (media.len(), 0));
 
-    let writes = Faults::new(Trigger::CallsOf("write"), InjectedFault::NoSpace);
+    let writes = Faults::new(Trigger::CallsOf("append"), InjectedFault::NoSpace);
     let full = FaultyVault::new(Arc::clone(&vault) as _, Arc::new(writes));
     let end = format!("bytes */{}", media.len());
     let full = World::new(stores(Arc::new(full)), Arc::default());
@@ -202,6 +247,7 @@ async fn finishing(ledger: &MemoryLedger) -> SessionId {
         id: MediaId::from_bytes([1; 16]),
     };
     let advance = OffsetCommit {
+        extents: ExtentChanges::default(),
         from: 0,
         progress: Progress {
             offset: 1000,

@@ -9,7 +9,7 @@ use windlass_store::fault::{InjectedFault, Trigger};
 use windlass_testkit::test_scale::is_long;
 
 use crate::lives::{Life, Manner, Plan, Tally};
-use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
+use crate::power::{LocalStores, MemoryStores, ObjectStores, PoweredStores, Survivors};
 
 /// A little of everything: small media that stays in the ledger, media that moves from there to the
 /// vault, and media that is in the vault from its first byte.
@@ -73,11 +73,12 @@ fn fail_each_call<S: PoweredStores>(lives: &[Life], trouble: InjectedFault) {
 
 /// Whether a plain fault does the same to this call.
 fn is_the_same_as_a_fault(trouble: InjectedFault, call: &str) -> bool {
-    trouble == InjectedFault::Torn && call != "write"
+    trouble == InjectedFault::Torn && call != "append"
 }
 
 fn over_memory(trouble: InjectedFault) {
     fail_each_call::<MemoryStores>(&SHORT_LIVES, trouble);
+    fail_each_call::<ObjectStores<16>>(&SHORT_LIVES, trouble);
     fail_each_call::<MemoryStores>(&LONG_LIVES, trouble);
 }
 

@@ -87,7 +87,7 @@ async fn append_whose_session_a_newer_lease_has_finished_is_answered_503() {
         assert_eq!(deleted.status, 204, "{deleted:?}");
         // Deletes garbage like the sweep.
         for entry in shared.ledger.garbage(None, 10).await.unwrap() {
-            shared.vault.delete(entry.media).await.unwrap();
+            shared.vault.delete(&entry.name).await.unwrap();
         }
     };
     let reply = shared.overtaken(&session, 40, finished).await;
@@ -101,8 +101,8 @@ async fn append_whose_bytes_are_lost_under_the_newest_lease_is_answered_410() {
     let session = shared.started(40).await;
     let lost = async {
         let listed = shared.vault.list(None, 10).await.unwrap();
-        for media in listed.media {
-            shared.vault.delete(media.id).await.unwrap();
+        for stored in listed.stored {
+            shared.vault.delete(&stored.name).await.unwrap();
         }
     };
     let reply = shared.overtaken(&session, 40, lost).await;

@@ -131,7 +131,7 @@ async fn gzip_body_whose_last_bytes_find_no_space_keeps_what_was_written() {
     let reply = put_packed(&counted.world, &session, 0, packed(0)).await;
     assert_eq!(reply.status, StatusCode::CREATED, "{reply:?}");
     let calls = counted.calls.names();
-    let last = calls.iter().rposition(|call| *call == "write");
+    let last = calls.iter().rposition(|call| *call == "append");
     let last = 1 + last.expect("it is written") as u64;
 
     let counted = Counted::with_fault(stores(), Trigger::Once(last), InjectedFault::NoSpace);
@@ -160,7 +160,7 @@ async fn gzip_bytes_before_a_pause_are_written_but_not_committed() {
     let calls = Arc::clone(&counted.calls);
     let pause = async move {
         tokio::time::sleep(Duration::from_secs(30)).await;
-        assert_ne!(calls.calls_of("write"), 0, "it does not wait in memory");
+        assert_ne!(calls.calls_of("append"), 0, "it does not wait in memory");
         assert_eq!(calls.calls_of("commit_offset"), 0);
         after
     };

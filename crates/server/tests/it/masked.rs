@@ -39,7 +39,7 @@ async fn fault_of_a_flush_stops_the_server_also_if_the_checkpoint_has_failed() {
         let range = format!("bytes 0-{}/{}", LARGE.len() - 1, LARGE.len());
         let reply = world.put(&session, &range, LARGE).await;
         assert_eq!(reply.status, 503, "{reply:?}");
-        assert_eq!(vault_calls.names()[3], "write");
+        assert_eq!(vault_calls.names()[3], "append");
         assert_eq!(vault_calls.calls_of("sync"), 1, "that of the checkpoint");
         assert_eq!(commits.calls_of("commit_offset"), 1);
         assert!(has_failed(&world), "after {checkpoint:?}");

@@ -9,7 +9,7 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 use windlass_testkit::media::Media;
 use windlass_testkit::test_scale::cases;
 
-use crate::power::{LocalStores, MemoryStores, PoweredStores, Survivors};
+use crate::power::{LocalStores, MemoryStores, ObjectStores, PoweredStores, Survivors};
 use crate::world::{Body, LIFETIME, ManualClock, Peer as _, Reply, World};
 
 /// Larger than media that stays in the ledger, and short enough to test every byte.
@@ -396,4 +396,14 @@ prop_state_machine! {
 
     #[test]
     fn a_session_over_the_local_store_follows_the_model(sequential 1..25 => Subject<LocalStores>);
+}
+
+/// Objects that are shorter than most requests.
+type SmallObjects = ObjectStores<16>;
+
+prop_state_machine! {
+    #![proptest_config(Config { cases: cases(100), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_session_over_objects_follows_the_model(sequential 1..25 => Subject<SmallObjects>);
 }

@@ -9,7 +9,7 @@ use windlass_testkit::test_scale::is_long;
 
 use crate::faults::{LONG_LIVES, SHORT_LIVES};
 use crate::lives::{Life, Plan, Tally};
-use crate::power::{LocalStores, MemoryStores, Survivors};
+use crate::power::{LocalStores, MemoryStores, ObjectStores, Survivors};
 
 /// How many ways unsynced writes survive in part.
 fn ways() -> u64 {
@@ -35,6 +35,14 @@ fn over_memory(lives: &[Life], plan: fn(u64) -> Plan) {
     tally.check();
 }
 
+fn over_objects<const CELL: u64>(lives: &[Life], plan: fn(u64) -> Plan) {
+    let mut tally = Tally::default();
+    for &life in lives {
+        tally.strike::<ObjectStores<CELL>>(life, |nth, _| vec![(plan(nth), Survivors::All)]);
+    }
+    tally.check();
+}
+
 fn over_the_local_store(lives: &[Life], plan: fn(u64) -> Plan) {
     let mut tally = Tally::default();
     for &life in lives {
@@ -53,6 +61,16 @@ fn no_acknowledged_byte_is_lost_when_the_power_goes_out_before_the_nth_call() {
 fn no_acknowledged_byte_is_lost_when_the_power_goes_out_after_the_nth_call() {
     over_memory(&SHORT_LIVES, Plan::OutageAfter);
     over_memory(&LONG_LIVES, Plan::OutageAfter);
+}
+
+#[test]
+fn over_objects_no_acknowledged_byte_is_lost_when_the_process_dies_around_the_nth_call() {
+    for plan in [Plan::OutageBefore, Plan::OutageAfter] {
+        over_objects::<16>(&SHORT_LIVES, plan);
+        if is_long() {
+            over_objects::<65_536>(&LONG_LIVES, plan);
+        }
+    }
 }
 
 #[test]

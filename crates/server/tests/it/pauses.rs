@@ -36,9 +36,9 @@ async fn bytes_before_a_pause_are_written_during_it() {
     };
     let world = World::new(stores, Arc::default());
     let pause = async move {
-        assert_eq!(calls.calls_of("write"), 0, "it begins just now");
+        assert_eq!(calls.calls_of("append"), 0, "it begins just now");
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(calls.calls_of("write"), 1);
+        assert_eq!(calls.calls_of("append"), 1);
         Ok(half())
     };
     let first = stream::once(async { Ok::<_, io::Error>(half()) });

@@ -1,10 +1,11 @@
 //! Stores that can lose power.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use windlass_server::Stores;
-use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::memory::{MemoryLedger, MemoryVault, ObjectVault};
 use windlass_store_local::{Durability, LocalStore, Options};
 use windlass_testkit::test_scale::is_long;
 
@@ -83,6 +84,35 @@ impl PoweredStores for MemoryStores {
         let mut survives = survivors.choice();
         self.ledger.crash();
         self.vault.crash_keeping(|_| survives());
+    }
+}
+
+/// A ledger in memory over a vault that behaves like an object store. A crash loses the leases, and
+/// what the writers have in memory. `CELL` is the length of an object.
+pub(crate) struct ObjectStores<const CELL: u64> {
+    ledger: Arc<MemoryLedger>,
+    vault: ObjectVault,
+}
+
+impl<const CELL: u64> PoweredStores for ObjectStores<CELL> {
+    const NAME: &str = "objects";
+
+    fn new() -> Self {
+        Self {
+            ledger: Arc::default(),
+            vault: ObjectVault::new(NonZeroU64::new(CELL).expect("it is not zero")),
+        }
+    }
+
+    fn stores(&self) -> Stores {
+        Stores {
+            ledger: Arc::clone(&self.ledger) as Arc<_>,
+            vault: Arc::new(self.vault.clone()),
+        }
+    }
+
+    fn crash(&mut self, _: Survivors) {
+        self.ledger.crash();
     }
 }
 

@@ -17,7 +17,9 @@ use windlass_engine::FINISH_IDLE;
 use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{ChangeSet, LEASE_LIFETIME, Ledger, MediaRef, Resource, ResourceChange};
+use windlass_store::{
+    ChangeSet, LEASE_LIFETIME, Ledger, MediaRef, Resource, ResourceChange, StoredName,
+};
 use windlass_testkit::farm::ANIMALS;
 use windlass_testkit::media::Media;
 
@@ -297,8 +299,9 @@ async fn two_last_references_release_the_media() {
         let at = share_media(ledger, &both).await;
         let is_released = async || {
             let listed = ledger.garbage(None, 10).await.unwrap();
-            let is_garbage = listed.iter().any(|entry| entry.media == at.id);
-            is_garbage || !ledger.unknown_media(&[at.id]).await.unwrap().is_empty()
+            let is_garbage = listed.iter().any(|entry| entry.name.media == at.id);
+            let name = StoredName::of(at.id);
+            is_garbage || !ledger.unknown_names(&[name]).await.unwrap().is_empty()
         };
         assert!(!is_released().await);
         let delete = async |server: &World, id: &String| {

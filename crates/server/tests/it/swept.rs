@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_server::Stores;
 use windlass_store::{
-    Extent, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Space, Vault, VaultError,
+    ExpectedSize, ListPosition, Listing, MediaId, MediaReader, MediaWriter, Sealed, Space,
+    StoredMedia, StoredName, Vault, VaultError,
 };
 use windlass_testkit::media::Media;
 
@@ -35,31 +36,34 @@ struct LosingVault(Arc<dyn Vault>);
 
 #[async_trait]
 impl Vault for LosingVault {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
-        let writer = self.0.create(id).await?;
-        self.0.delete(id).await?;
+    async fn create(
+        &self,
+        id: MediaId,
+        expected: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
+        let writer = self.0.create(id, expected).await?;
+        self.0.delete(&StoredName::of(id)).await?;
         Ok(writer)
     }
 
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError> {
-        self.0.reopen(id, committed, verify).await
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
+        self.0.resume(stored).await
+    }
+
+    async fn seal(&self, stored: &StoredMedia) -> Result<Sealed, VaultError> {
+        self.0.seal(stored).await
     }
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
-        self.0.read(id, range).await
+        self.0.read(media, range).await
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        self.0.delete(id).await
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        self.0.delete(stored).await
     }
 
     async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {

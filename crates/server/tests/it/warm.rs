@@ -26,7 +26,7 @@ async fn consecutive_chunks_reuse_the_open_session() {
     let Stores { ledger, vault } = local.stores();
     let calls = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
     let vault = Arc::new(FaultyVault::new(vault, Arc::clone(&calls)));
-    let reopened = || calls.calls_of("reopen");
+    let reopened = || calls.calls_of("resume");
     let stores = || Stores {
         ledger: Arc::clone(&ledger),
         vault: Arc::clone(&vault) as _,

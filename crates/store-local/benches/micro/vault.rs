@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use tokio::runtime::Runtime;
-use windlass_store::{MediaId, MediaWriter, Vault as _};
+use windlass_store::{ExpectedSize, MediaId, MediaWriter, StoredName, SyncTarget, Vault as _};
 use windlass_store_local::LocalVault;
 
 use crate::{open, runtime};
@@ -65,15 +65,21 @@ impl Fixture {
                 let start = Instant::now();
                 for index in 0..now {
                     let offset = index * size as u64;
-                    let written = writer.write(offset, data.clone()).await;
+                    let written = writer.append(offset, data.clone()).await;
                     written.expect("there is room");
                     if is_synced {
-                        writer.sync().await.expect("the disk is well");
+                        writer
+                            .sync(SyncTarget::at(8))
+                            .await
+                            .expect("the disk is well");
                     }
                 }
                 let taken = start.elapsed();
                 drop(writer);
-                self.vault.delete(id).await.expect("it can be deleted");
+                self.vault
+                    .delete(&StoredName::of(id))
+                    .await
+                    .expect("it can be deleted");
                 taken
             });
             left -= now;
@@ -84,7 +90,11 @@ impl Fixture {
     async fn create(&mut self) -> (MediaId, Box<dyn MediaWriter>) {
         self.made += 1;
         let id = MediaId::from_bytes(self.made.to_be_bytes());
-        let writer = self.vault.create(id).await.expect("the name is new");
+        let writer = self
+            .vault
+            .create(id, ExpectedSize::default())
+            .await
+            .expect("the name is new");
         (id, writer)
     }
 }

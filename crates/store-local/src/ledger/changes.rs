@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_store::{
-    ChangeSet, EndSession, Epoch, Expected, FinishSession, GarbageId, LedgerError, Media, MediaId,
-    MediaRef, NewSession, OffsetCommit, OwnerQuotas, Progress, Quota, Resource, ResourceChange,
-    Retention, SessionId, SessionState, Timestamp,
+    ChangeSet, EndSession, Epoch, Expected, ExtentChanges, FinishSession, GarbageId, LedgerError,
+    Media, MediaId, MediaRef, NewSession, OffsetCommit, OwnerQuotas, Progress, Quota, Resource,
+    ResourceChange, Retention, SessionId, SessionState, Timestamp,
 };
 
 use super::references::{self, References};
-use super::rows::{self, UnwrittenEpochs};
-use super::schema::MAX_CONTEXT_IN_ROW;
+use super::rows::{self, MAX_CONTEXT_IN_ROW, UnwrittenEpochs};
 use crate::reserve::Purpose;
 
 /// A queued change: the arguments of a method of [`Ledger`](windlass_store::Ledger), or
@@ -320,6 +319,9 @@ impl Tables<'_> {
         if let (Some(media), Some(bytes)) = (commit.progress.media, &commit.small_media) {
             self.put_small_media(media.id, bytes)?;
         }
+        if let Some(media) = commit.progress.media {
+            self.change_extents(media.id, &commit.extents)?;
+        }
         self.write_progress(&session, epoch, &commit.progress)?;
         self.write_state(&session, commit.state)?;
         if let Some(expires) = commit.expires {
@@ -338,7 +340,7 @@ impl Tables<'_> {
         // compares later requests for the session with it before it repeats the reply.
         self.execute(
             "UPDATE sessions SET epoch = ?2, context = x'', context_len = 0, extent_start = NULL,
-                 extent_crc32c = NULL
+                 extent_crc32c = NULL, expected_digests = x''
              WHERE rowid = ?1",
             params![session.rowid, epoch.0.cast_signed()],
         )?;
@@ -372,6 +374,7 @@ impl Tables<'_> {
         changes
             .incoming_media()
             .for_each(|media| references.arrives(media));
+        changes.names().for_each(|name| references.named(&name));
         for (id, bytes) in changes.incoming_small_media() {
             self.put_small_media(id, bytes)?;
         }
@@ -397,8 +400,8 @@ impl Tables<'_> {
         let progress = &finish.progress;
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
-                 slow_digests = ?6, extent_start = NULL, extent_crc32c = NULL, state = ?7,
-                 reply = ?8
+                 slow_digests = ?6, extent_start = NULL, extent_crc32c = NULL,
+                 expected_digests = x'', state = ?7, reply = ?8
              WHERE rowid = ?1",
             params![
                 session.rowid,
@@ -411,6 +414,16 @@ impl Tables<'_> {
                 finish.reply,
             ],
         )?;
+        if let Some(media) = session.media
+            && !finish.handle.is_empty()
+        {
+            let left = ExtentChanges {
+                added: Vec::new(),
+                dropped: finish.left.clone(),
+            };
+            self.change_extents(media.id, &left)?;
+            self.forget_extents(media.id)?;
+        }
         self.write_media(session, None)
     }
 
@@ -534,7 +547,7 @@ impl Tables<'_> {
         // commit. Separate statements therefore set them.
         self.execute(
             "UPDATE sessions SET epoch = ?2, offset = ?3, total = ?4, crc32c = ?5,
-                 slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8
+                 slow_digests = ?6, extent_start = ?7, extent_crc32c = ?8, expected_digests = ?9
              WHERE rowid = ?1",
             params![
                 session.rowid,
@@ -545,6 +558,7 @@ impl Tables<'_> {
                 progress.slow_digests,
                 progress.extent.map(|extent| extent.start.cast_signed()),
                 progress.extent.map(|extent| extent.crc32c.0),
+                progress.expected_digests,
             ],
         )?;
         Ok(())

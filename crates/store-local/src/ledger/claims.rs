@@ -6,7 +6,7 @@ use rusqlite::{Connection, Error, params};
 use windlass_store::{Resource, Timestamp};
 
 use super::changes::{ChangeError, Tables};
-use super::rows;
+use super::rows::{self, RESOURCE_COLUMNS};
 
 /// The rows that are due at `?2`.
 const DUE: &str = "FROM resources INDEXED BY resources_due WHERE collection = ?1 AND due <= ?2";
@@ -105,7 +105,7 @@ impl Tables<'_> {
     ) -> rusqlite::Result<Vec<(i64, Resource)>> {
         let mut statement = self
             .connection
-            .prepare_cached(&format!("SELECT rowid, * {which}"))?;
+            .prepare_cached(&format!("SELECT {RESOURCE_COLUMNS} {which}"))?;
         let found = statement.query_map(bounds, |row| {
             Ok((row.get("rowid")?, rows::read_resource(row)?))
         })?;

@@ -24,10 +24,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use windlass_store::{
-    Cause, Epoch, Failpoint, LedgerError, Retention, Session, SessionId, SessionState,
+    Cause, Epoch, Failpoint, LedgerError, MediaLocation, Retention, Session, SessionId,
+    SessionState, StoredExtent,
 };
 
 use super::changes::{Change, ChangeError, Made, Refusal, Tables, locked};
+use super::extents;
 use super::rows::{self, UnreadableRows, UnwrittenEpochs};
 use super::wal::{CheckpointThread, Checkpointer, Wal, is_busy_error, is_full_error};
 use crate::reserve::{Purpose, Reserve};
@@ -68,6 +70,9 @@ pub(super) struct Committer {
     /// tried since.
     has_shrunk: bool,
 }
+
+/// A session with the extents of its media.
+pub(super) type LeasedSession = (Session, Vec<StoredExtent>);
 
 /// The outcome of one change: what it has made, or why it was refused.
 pub(super) type Outcome = Result<Made, Refusal>;
@@ -126,16 +131,16 @@ impl Committer {
     ///
     /// Returns `None` if there is no such session. A session that is not open is returned
     /// unchanged. This reads committed rows only and costs no commit ([`UnwrittenEpochs`]).
-    pub(super) fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    pub(super) fn lease(&self, id: SessionId) -> Result<Option<LeasedSession>, LedgerError> {
         self.fail_stop
             .fail_if_tripped()
             .map_err(LedgerError::Fault)?;
-        let found = match rows::session(&self.connection, id) {
+        let found = match self.read_leased(id) {
             Err(error) if is_busy_error(&error) => return Err(locked()),
             Err(error) if self.unreadable_rows.log(&error) => return Err(LedgerError::Unreadable),
             found => found.map_err(|error| LedgerError::Fault(self.fail_stop.trip(error)))?,
         };
-        Ok(found.map(|mut session| {
+        Ok(found.map(|(mut session, extents)| {
             session.epoch = match session.state {
                 SessionState::Active | SessionState::Finishing => {
                     self.shared.unwritten_epochs.raise(id, session.epoch)
@@ -143,8 +148,22 @@ impl Committer {
                 // No change of a session that is not open is accepted, so its epoch stays as it is.
                 _ => session.epoch,
             };
-            session
+            (session, extents)
         }))
+    }
+
+    /// Reads a session and the extents of its media.
+    fn read_leased(&self, id: SessionId) -> rusqlite::Result<Option<LeasedSession>> {
+        let Some(session) = rows::session(&self.connection, id)? else {
+            return Ok(None);
+        };
+        let extents = match session.progress.media {
+            Some(media) if media.location == MediaLocation::Vault => {
+                extents::of_media(&self.connection, media.id)?
+            }
+            _ => Vec::new(),
+        };
+        Ok(Some((session, extents)))
     }
 
     /// Makes the changes and returns the outcome of each.

@@ -1,4 +1,4 @@
-//! The garbage list: media in the vault that the ledger has released.
+//! The garbage list: what the vault stores and the ledger has released.
 //!
 //! The id of an entry is its media, the number of its deletions so far, and its handle. So an id is
 //! void after the first deletion of an entry that is deleted twice.
@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, Row, params};
-use windlass_store::{Garbage, GarbageId, MediaId};
+use windlass_store::{Garbage, GarbageId, MediaId, StoredName};
 
 use super::changes::{ChangeResult, Tables};
 use super::rows;
@@ -39,8 +39,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Garbage> {
     let id = [&media[..], &[attempt], &handle].concat();
     Ok(Garbage {
         id: GarbageId::from_bytes(id.into()),
-        media: MediaId::from_bytes(media),
-        handle: handle.into(),
+        name: StoredName {
+            media: MediaId::from_bytes(media),
+            handle: handle.into(),
+        },
         attempt,
     })
 }
@@ -64,16 +66,16 @@ fn parts(id: &GarbageId) -> Option<Parts<'_>> {
 }
 
 impl Tables<'_> {
-    /// Puts released media on the list.
-    pub(super) fn put_garbage(&self, media: MediaId) -> rusqlite::Result<()> {
+    /// Puts what was released on the list.
+    pub(super) fn put_garbage(&self, media: MediaId, handle: &[u8]) -> rusqlite::Result<()> {
         let not_before = match self.retention.keep {
             Duration::ZERO => 0,
             keep => after(keep),
         };
         self.execute(
-            "INSERT INTO garbage (media, handle, not_before, attempt) VALUES (?1, x'', ?2, 0)
+            "INSERT INTO garbage (media, handle, not_before, attempt) VALUES (?1, ?2, ?3, 0)
              ON CONFLICT DO NOTHING",
-            params![media.as_bytes(), not_before],
+            params![media.as_bytes(), handle, not_before],
         )?;
         Ok(())
     }

@@ -443,7 +443,7 @@ impl Repair {
     /// Deletes a small media, unless a row references it. Always returns `true`.
     pub(crate) fn drop_small_media(&self, id: MediaId) -> rusqlite::Result<bool> {
         let location = MediaLocation::Ledger;
-        self.change(|tables| tables.release_if_unreferenced(MediaRef { id, location }))
+        self.change(|tables| tables.release_if_unreferenced(MediaRef { id, location }, &[]))
     }
 
     fn change(

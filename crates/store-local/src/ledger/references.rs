@@ -5,8 +5,9 @@
 //! difference ([`super::release`]): an upload whose media passes from its session to its resource
 //! writes no count.
 
+use bytes::Bytes;
 use rusqlite::{Connection, params};
-use windlass_store::{MediaId, MediaRef};
+use windlass_store::{MediaId, MediaLocation, MediaRef, StoredName};
 
 use super::rows;
 
@@ -18,6 +19,8 @@ pub(super) struct References(Vec<Counted>);
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) media: MediaRef,
+    /// What names it in the vault beside its id, if it is sealed. Empty if its id is enough.
+    pub(super) handle: Bytes,
     /// Number of added references, less the removed ones.
     pub(super) net: i64,
     /// The least value that `net` has had. Negative if a row from before the change has referenced
@@ -29,6 +32,15 @@ impl References {
     /// Media comes with the change. It is released at the end if nothing references it.
     pub(super) fn arrives(&mut self, media: MediaRef) {
         self.add(media, 0);
+    }
+
+    /// The change says what names media in the vault.
+    pub(super) fn named(&mut self, name: &StoredName) {
+        let media = MediaRef {
+            id: name.media,
+            location: MediaLocation::Vault,
+        };
+        self.add(media, 0).handle = name.handle.clone();
     }
 
     pub(super) fn added(&mut self, media: Option<MediaRef>) {
@@ -48,20 +60,22 @@ impl References {
         self.0.into_iter()
     }
 
-    fn add(&mut self, media: MediaRef, number: i64) {
+    fn add(&mut self, media: MediaRef, number: i64) -> &mut Counted {
         // Changes nearly always concern one or two media, so a search from the end is quick.
-        let known = self.0.iter_mut().rev().find(|it| it.media == media);
-        let (net, least) = known.as_ref().map_or((0, 0), |it| (it.net, it.least));
-        let net = net + number;
-        let counted = Counted {
-            media,
-            net,
-            least: least.min(net),
-        };
-        match known {
-            Some(known) => *known = counted,
-            None => self.0.push(counted),
-        }
+        let known = self.0.iter().rposition(|it| it.media == media);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(Counted {
+                media,
+                handle: Bytes::new(),
+                net: 0,
+                least: 0,
+            });
+            self.0.len() - 1
+        });
+        let counted = &mut self.0[at];
+        counted.net += number;
+        counted.least = counted.least.min(counted.net);
+        counted
     }
 }
 
@@ -75,9 +89,28 @@ pub(super) fn is_referenced(connection: &Connection, media: MediaRef) -> rusqlit
         )
 }
 
-/// The statement of [`unknown_media`]: whether the media with the id `?1` is known.
-pub(super) const IS_KNOWN: &str = "SELECT EXISTS (SELECT 1 FROM media WHERE id = ?1)
-    OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1)";
+/// Returns the unknown names among `names` (orphans, if the vault has them): no session, resource or
+/// garbage entry has it.
+pub(super) fn unknown_names(
+    connection: &Connection,
+    names: impl IntoIterator<Item = StoredName>,
+) -> rusqlite::Result<Vec<StoredName>> {
+    // One snapshot for all names, because each call sees one state of the ledger.
+    let snapshot = connection.unchecked_transaction()?;
+    let mut statement = snapshot.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM media WHERE id = ?1 AND handle = ?2)
+             OR EXISTS (SELECT 1 FROM extents WHERE media = ?1 AND name = ?2)
+             OR EXISTS (SELECT 1 FROM garbage WHERE media = ?1 AND handle = ?2)",
+    )?;
+    let mut unknown = Vec::new();
+    for name in names {
+        let parameters = params![name.media.as_bytes(), &name.handle[..]];
+        if !statement.query_row(parameters, |row| row.get(0))? {
+            unknown.push(name);
+        }
+    }
+    Ok(unknown)
+}
 
 /// Returns the unknown media among `ids` (orphans, if the vault has them): no session or resource
 /// references it, and it is not on the garbage list.

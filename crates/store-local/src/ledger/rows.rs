@@ -19,13 +19,18 @@ use windlass_store::{
     SessionOrder, SessionPage, SessionQuery, SessionState, SessionSummary, Timestamp,
 };
 
+/// Maximum number of bytes of a context that is in the row of its session. A row of this length
+/// occupies a part of one page, and a commit writes that page anyway, so a context in the row costs
+/// nothing. A context in the table `contexts` costs two pages at the start and none later.
+pub(super) const MAX_CONTEXT_IN_ROW: usize = 1024;
+
 /// Returns one session.
 pub(super) fn session(connection: &Connection, id: SessionId) -> rusqlite::Result<Option<Session>> {
     let mut statement = connection.prepare_cached(
         "SELECT iif(context_len = 0, context, (SELECT bytes FROM contexts WHERE session = sessions.id))
                     AS context,
                 created, expires, state, epoch, offset, total, crc32c, slow_digests,
-                media, place, extent_start, extent_crc32c, reply, owner, dialect
+                media, place, extent_start, extent_crc32c, expected_digests, reply, owner, dialect
          FROM sessions WHERE id = ?1",
     )?;
     statement
@@ -41,6 +46,7 @@ fn read_session(id: SessionId, row: &Row<'_>) -> rusqlite::Result<Session> {
         slow_digests: row.get("slow_digests")?,
         media: media_ref(row)?,
         extent: extent(row)?,
+        expected_digests: row.get("expected_digests")?,
     };
     Ok(Session {
         id,
@@ -124,14 +130,20 @@ fn read_summary(id: SessionId, row: &Row<'_>) -> rusqlite::Result<SessionSummary
     })
 }
 
+/// The columns of `resources`, and the handle of the media, as [`read_resource`] reads them.
+pub(super) const RESOURCE_COLUMNS: &str = "resources.rowid, resources.*,
+    (SELECT handle FROM media WHERE media.id = resources.media AND media.place = resources.place)
+        AS handle";
+
 /// Returns one resource.
 pub(super) fn resource(
     connection: &Connection,
     collection: &str,
     id: &str,
 ) -> rusqlite::Result<Option<Resource>> {
-    let mut statement =
-        connection.prepare_cached("SELECT * FROM resources WHERE collection = ?1 AND id = ?2")?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {RESOURCE_COLUMNS} FROM resources WHERE collection = ?1 AND id = ?2"
+    ))?;
     statement
         .query_row([collection, id], read_resource)
         .optional()
@@ -160,7 +172,8 @@ pub(super) fn resources(
     // An id may be empty, so without `after` the comparison with the empty string includes it.
     let comparison = if after.is_some() { ">" } else { ">=" };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT * FROM resources WHERE collection = ?1 AND id {comparison} ?2 ORDER BY id LIMIT ?3"
+        "SELECT {RESOURCE_COLUMNS} FROM resources
+         WHERE collection = ?1 AND id {comparison} ?2 ORDER BY id LIMIT ?3"
     ))?;
     let bounds = params![collection, after.unwrap_or_default(), sql_limit(limit)];
     statement.query_map(bounds, read_resource)?.collect()
@@ -171,6 +184,10 @@ pub(super) fn read_resource(row: &Row<'_>) -> rusqlite::Result<Resource> {
         None => None,
         Some(at) => Some(Media {
             at,
+            handle: row
+                .get::<_, Option<Vec<u8>>>("handle")?
+                .unwrap_or_default()
+                .into(),
             length: unsigned(row, "length")?,
             content_type: row.get("content_type")?,
             digests: digests(row)?,

@@ -8,6 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use windlass_store::Cause;
 
+use super::rows::MAX_CONTEXT_IN_ROW;
 use super::usage;
 use super::wal::{CHECKPOINT_PAGES, PAGE_LEN, is_full_error};
 use crate::directory::Identity;
@@ -54,12 +55,17 @@ const OLDEST: i32 = 1;
 /// * `owner`: principal that has started the session, or that the resource belongs to.
 /// * `dialect`: wire dialect of the session.
 ///
+/// * `expected_digests`: digests that are still to be checked, as the server encodes them.
+///
 /// `media` has the number of sessions and resources that reference each media
 /// ([`super::references`]). No index has the media of their rows.
 ///
-/// `garbage` has the media that [`super::garbage`] lists.
+/// `extents` has the extents of media that is not sealed ([`super::extents`]).
 ///
-/// * `handle`: what the vault needs for the deletion beside the id. The local vault needs nothing.
+/// `garbage` has what [`super::garbage`] lists.
+///
+/// * `handle`: what names sealed media, or garbage, in the vault beside its id. The local vault
+///   needs nothing.
 /// * `not_before`: time before which it is not deleted, or 0; `attempt`: number of its deletions.
 ///
 /// [`super::usage`] adds the table of the usage of each owner.
@@ -90,7 +96,8 @@ CREATE TABLE sessions (
     reply         BLOB,
     owner         TEXT,
     dialect       TEXT    NOT NULL DEFAULT 'google',
-    context_len   INTEGER NOT NULL DEFAULT 0
+    context_len   INTEGER NOT NULL DEFAULT 0,
+    expected_digests BLOB NOT NULL DEFAULT x''
 ) STRICT;
 CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
 CREATE INDEX sessions_expires ON sessions (expires);
@@ -128,10 +135,20 @@ CREATE TABLE small_media (
 ) STRICT;
 
 CREATE TABLE media (
-    id    BLOB    NOT NULL,
-    place INTEGER NOT NULL,
-    refs  INTEGER NOT NULL,
+    id     BLOB    NOT NULL,
+    place  INTEGER NOT NULL,
+    refs   INTEGER NOT NULL,
+    handle BLOB    NOT NULL DEFAULT x'',
     PRIMARY KEY (id, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE extents (
+    media  BLOB    NOT NULL,
+    number INTEGER NOT NULL,
+    start  INTEGER NOT NULL,
+    len    INTEGER NOT NULL,
+    name   BLOB    NOT NULL,
+    PRIMARY KEY (media, number)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE garbage (
@@ -151,11 +168,6 @@ ALTER TABLE sessions ADD COLUMN dialect TEXT NOT NULL DEFAULT 'google';
 ALTER TABLE resources ADD COLUMN owner TEXT;
 ";
 
-/// Maximum number of bytes of a context that is in the row of its session. A row of this length
-/// occupies a part of one page, and a commit writes that page anyway, so a context in the row costs
-/// nothing. A context in the table `contexts` costs two pages at the start and none later.
-pub(super) const MAX_CONTEXT_IN_ROW: usize = 1024;
-
 /// Returns the statements that upgrade a database of version 2, 3 or 4 to version 5.
 ///
 /// The rows of events had their time and their claim in their body. A claim is void after the
@@ -171,17 +183,28 @@ CREATE TABLE contexts (
     bytes   BLOB NOT NULL
 ) STRICT;
 ALTER TABLE sessions ADD COLUMN context_len INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN expected_digests BLOB NOT NULL DEFAULT x'';
 INSERT INTO contexts SELECT id, context FROM sessions WHERE length(context) > {MAX_CONTEXT_IN_ROW};
 UPDATE sessions SET context_len = length(context), context = x''
 WHERE length(context) > {MAX_CONTEXT_IN_ROW};
 
 CREATE TABLE media (
-    id    BLOB    NOT NULL,
-    place INTEGER NOT NULL,
-    refs  INTEGER NOT NULL,
+    id     BLOB    NOT NULL,
+    place  INTEGER NOT NULL,
+    refs   INTEGER NOT NULL,
+    handle BLOB    NOT NULL DEFAULT x'',
     PRIMARY KEY (id, place)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO media
+
+CREATE TABLE extents (
+    media  BLOB    NOT NULL,
+    number INTEGER NOT NULL,
+    start  INTEGER NOT NULL,
+    len    INTEGER NOT NULL,
+    name   BLOB    NOT NULL,
+    PRIMARY KEY (media, number)
+) STRICT, WITHOUT ROWID;
+INSERT INTO media (id, place, refs)
 SELECT media, place, count(*) FROM (
     SELECT media, place FROM sessions UNION ALL SELECT media, place FROM resources
 ) WHERE length(media) = 16 AND place IN (0, 1) GROUP BY media, place;

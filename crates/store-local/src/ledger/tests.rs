@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_store::recorder::NoRecorder;
-use windlass_store::{Progress, ResourceChange, SessionState};
+use windlass_store::{ExtentChanges, Progress, ResourceChange, SessionState};
 use windlass_testkit::wait::PATIENCE;
 
 use super::*;
@@ -172,6 +172,7 @@ fn append(from: u64, to: u64) -> OffsetCommit {
         ..Progress::none(None)
     };
     OffsetCommit {
+        extents: ExtentChanges::default(),
         from,
         progress,
         small_media: None,

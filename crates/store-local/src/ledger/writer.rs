@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use windlass_store::recorder::StoreRecorder;
-use windlass_store::{LedgerError, Session, SessionId};
+use windlass_store::{LedgerError, SessionId};
 
 use super::changes::{Change, Made};
-use super::committer::{Committer, Outcome};
+use super::committer::{Committer, LeasedSession, Outcome};
 use crate::sync_health::FailStop;
 
 /// Maximum number of queued calls. Further callers wait for a slot.
@@ -72,7 +72,7 @@ struct Queued {
 
 #[expect(clippy::large_enum_variant, reason = "nearly all calls are changes")]
 enum Call {
-    Lease(SessionId, Reply<Option<Session>>),
+    Lease(SessionId, Reply<Option<LeasedSession>>),
     Change(Change, Reply<Made>),
 }
 
@@ -113,7 +113,7 @@ impl Writer {
     /// Gives out a new lease of a session: raises its epoch and returns the session with the new
     /// epoch, or `None` if there is no such session. A session that is not open is returned
     /// unchanged.
-    pub(super) async fn lease(&self, id: SessionId) -> Result<Option<Session>, LedgerError> {
+    pub(super) async fn lease(&self, id: SessionId) -> Result<Option<LeasedSession>, LedgerError> {
         self.call(|reply| Call::Lease(id, reply)).await
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use windlass_store::{ListPosition, Listing, MediaId, StoredMedia};
+use windlass_store::{ListPosition, Listed, Listing, MediaId, StoredName};
 
 use crate::directory::identity_path;
 use crate::filesystem::{self, Entry, SharedDirectory};
@@ -142,7 +142,7 @@ impl Layout {
             }
         }
         Ok(Listing {
-            media: scan.media,
+            stored: scan.media,
             next: next.map(ListPosition::behind),
         })
     }
@@ -161,7 +161,7 @@ struct ShardScan<'a, H> {
     /// may have 65,536 empty ones.
     budget: usize,
     hidden: H,
-    media: Vec<StoredMedia>,
+    media: Vec<Listed>,
 }
 
 impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
@@ -182,7 +182,8 @@ impl<H: Fn(MediaId) -> bool> ShardScan<'_, H> {
             if !(self.hidden)(id)
                 && let Some(modified) = filesystem::modified(&directory.join(&name))?
             {
-                self.media.push(StoredMedia { id, modified });
+                let name = StoredName::of(id);
+                self.media.push(Listed { name, modified });
             }
             if self.spend() {
                 return Ok(Some(id));

@@ -26,7 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use windlass_store::{Cause, Failpoint, MediaId, MediaReader, MediaWriter, VaultError, WRITE_UNIT};
+use windlass_store::{
+    Cause, Failpoint, MediaId, MediaReader, MediaWriter, SyncTarget, VaultError, WRITE_UNIT,
+};
 
 use super::{BlockingPool, Shared, shorter, unavailable};
 use crate::Durability;
@@ -119,7 +121,7 @@ impl LocalWriter {
 
 #[async_trait]
 impl MediaWriter for LocalWriter {
-    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+    async fn append(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let io_pools = &self.shared.io_pools;
         // Direct writes wait for the disk, and would keep the quick writes into the page cache
         // waiting.
@@ -134,14 +136,19 @@ impl MediaWriter for LocalWriter {
         Ok(())
     }
 
-    async fn sync(&self) -> Result<(), VaultError> {
+    async fn sync(&self, _: SyncTarget) -> Result<(), VaultError> {
         let synced = self.shared.io_pools.sync.run(self.syncing()).await;
         synced.unwrap_or_else(fault)
     }
 
     /// Runs both on one thread, one after the other. Two hand-overs to a thread cost chunks of 256
     /// KiB a tenth more processor time.
-    async fn write_and_sync(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+    async fn append_and_sync(
+        &self,
+        offset: u64,
+        data: Vec<Bytes>,
+        _: SyncTarget,
+    ) -> Result<(), VaultError> {
         let (write, sync) = (self.writing(offset, data), self.syncing());
         // Only after a complete write: a sync after NoSpace is for the caller to decide.
         let work = || write().and_then(|_| sync());

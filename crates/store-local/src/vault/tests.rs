@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit};
 use tempfile::TempDir;
 
 use windlass_store::recorder::NoRecorder;
-use windlass_store::{READ_LEN, Retention};
+use windlass_store::{ExpectedSize, READ_LEN, Retention, StoredMedia, StoredName, SyncTarget};
 
 use super::*;
 use crate::file_lock::FileLock;
@@ -77,41 +77,41 @@ fn is_fault<T>(result: Result<T, VaultError>) {
 async fn after_a_failed_sync_none_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let sound = vault.create(id(1)).await.unwrap();
-    sound.write(0, data()).await.unwrap();
-    sound.sync().await.unwrap();
+    let sound = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    sound.append(0, data()).await.unwrap();
+    sound.sync(SyncTarget::at(8)).await.unwrap();
     let broken = writer_on(&vault, "/dev/null", 2);
-    is_fault(broken.write_and_sync(0, data()).await);
-    is_fault(broken.sync().await);
-    is_fault(sound.sync().await);
-    is_fault(sound.write_and_sync(8, data()).await);
-    is_fault(vault.create(id(3)).await);
-    let mut reader = vault.read(id(1), 0..8).await.unwrap();
+    is_fault(broken.append_and_sync(0, data(), SyncTarget::at(8)).await);
+    is_fault(broken.sync(SyncTarget::at(8)).await);
+    is_fault(sound.sync(SyncTarget::at(8)).await);
+    is_fault(sound.append_and_sync(8, data(), SyncTarget::at(8)).await);
+    is_fault(vault.create(id(3), ExpectedSize::default()).await);
+    let mut reader = vault.read(&StoredName::of(id(1)), 0..8).await.unwrap();
     assert_eq!(
         reader.next(READ_LEN).await.unwrap(),
         "windlass",
         "what is durable can still be read"
     );
-    vault.delete(id(1)).await.unwrap();
+    vault.delete(&StoredName::of(id(1))).await.unwrap();
 }
 
 #[tokio::test]
 async fn after_a_failed_write_no_sync_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let sound = vault.create(id(1)).await.unwrap();
-    sound.write(0, data()).await.unwrap();
+    let sound = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    sound.append(0, data()).await.unwrap();
     let broken = writer_to(&vault, File::open("/dev/null").unwrap(), 2);
-    is_fault(broken.write(0, data()).await);
-    is_fault(sound.sync().await);
+    is_fault(broken.append(0, data()).await);
+    is_fault(sound.sync(SyncTarget::at(8)).await);
 }
 
 #[tokio::test]
 async fn a_link_in_the_place_of_a_media_is_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Os);
-    let writer = vault.create(id(1)).await.unwrap();
-    writer.write(0, data()).await.unwrap();
+    let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    writer.append(0, data()).await.unwrap();
     drop(writer);
     let (media, elsewhere) = (
         vault.shared.layout.path(id(1)),
@@ -119,12 +119,18 @@ async fn a_link_in_the_place_of_a_media_is_not_followed() {
     );
     std::fs::rename(&media, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &media).unwrap();
-    vault.read(id(1), 0..8).await.unwrap_err();
+    vault.read(&StoredName::of(id(1)), 0..8).await.unwrap_err();
     // It would cut the file off.
-    vault.reopen(id(1), 4, None).await.unwrap_err();
+    vault
+        .resume(&StoredMedia {
+            verify: None,
+            ..StoredMedia::new(id(1), 4)
+        })
+        .await
+        .unwrap_err();
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"windlass");
     std::fs::rename(&elsewhere, &media).unwrap();
-    vault.read(id(1), 0..8).await.unwrap();
+    vault.read(&StoredName::of(id(1)), 0..8).await.unwrap();
 }
 
 #[tokio::test]
@@ -133,8 +139,8 @@ async fn media_that_everybody_can_change_is_not_used() {
 
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Os);
-    let writer = vault.create(id(1)).await.unwrap();
-    writer.write(0, data()).await.unwrap();
+    let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    writer.append(0, data()).await.unwrap();
     drop(writer);
     let media = vault.shared.layout.path(id(1));
     let set = |path: &Path, mode| {
@@ -145,18 +151,33 @@ async fn media_that_everybody_can_change_is_not_used() {
         // Another process, as a directory is checked once.
         let vault = open_another(&dir, false);
         set(path, open_to_all);
-        let error = vault.read(id(1), 0..8).await.map(drop).unwrap_err();
+        let error = vault
+            .read(&StoredName::of(id(1)), 0..8)
+            .await
+            .map(drop)
+            .unwrap_err();
         assert!(matches!(error, VaultError::Unavailable { .. }), "{error:?}");
-        vault.reopen(id(1), 8, None).await.map(drop).unwrap_err();
+        vault
+            .resume(&StoredMedia {
+                verify: None,
+                ..StoredMedia::new(id(1), 8)
+            })
+            .await
+            .map(drop)
+            .unwrap_err();
         let insisting = open_another(&dir, true);
-        insisting.read(id(1), 0..8).await.unwrap();
+        insisting.read(&StoredName::of(id(1)), 0..8).await.unwrap();
         set(path, private);
-        vault.read(id(1), 0..8).await.unwrap();
+        vault.read(&StoredName::of(id(1)), 0..8).await.unwrap();
     }
     set(inner, 0o707);
     let vault = open_another(&dir, false);
     let sibling = MediaId::from_bytes([[1; 15].as_slice(), &[2]].concat().try_into().unwrap());
-    vault.create(sibling).await.map(drop).unwrap_err();
+    vault
+        .create(sibling, ExpectedSize::default())
+        .await
+        .map(drop)
+        .unwrap_err();
 }
 
 /// More bytes than a write-back waits for.
@@ -168,9 +189,9 @@ fn much() -> Vec<Bytes> {
 async fn write_back_starts_without_a_requested_sync() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let writer = vault.create(id(1)).await.unwrap();
+    let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
     let before = vault.syncs();
-    writer.write(0, much()).await.unwrap();
+    writer.append(0, much()).await.unwrap();
     eventually(async || (vault.syncs() > before).then_some(())).await;
 }
 
@@ -178,13 +199,13 @@ async fn write_back_starts_without_a_requested_sync() {
 async fn failed_write_back_ends_all_syncs() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let sound = vault.create(id(1)).await.unwrap();
+    let sound = vault.create(id(1), ExpectedSize::default()).await.unwrap();
     writer_on(&vault, "/dev/null", 2)
-        .write(0, much())
+        .append(0, much())
         .await
         .unwrap();
-    eventually(async || sound.sync().await.err()).await;
-    is_fault(sound.sync().await);
+    eventually(async || sound.sync(SyncTarget::at(8)).await.err()).await;
+    is_fault(sound.sync(SyncTarget::at(8)).await);
 }
 
 #[tokio::test]
@@ -193,17 +214,17 @@ async fn a_full_disk_is_no_fault() {
     let vault = open(&dir, Durability::Disk);
     let full = writer_on(&vault, "/dev/full", 2);
     for refused in [
-        full.write(0, data()).await,
-        full.write_and_sync(0, data()).await,
+        full.append(0, data()).await,
+        full.append_and_sync(0, data(), SyncTarget::at(8)).await,
     ] {
         assert!(
             matches!(refused, Err(VaultError::NoSpace { written: 0 })),
             "{refused:?}"
         );
     }
-    let sound = vault.create(id(1)).await.unwrap();
-    sound.write(0, data()).await.unwrap();
-    sound.sync().await.unwrap();
+    let sound = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    sound.append(0, data()).await.unwrap();
+    sound.sync(SyncTarget::at(8)).await.unwrap();
 }
 
 #[tokio::test]
@@ -211,12 +232,15 @@ async fn a_sync_is_counted_and_only_where_one_happens() {
     for (durability, expected) in [(Durability::Disk, 1), (Durability::Os, 0)] {
         let dir = tempfile::tempdir().unwrap();
         let vault = open(&dir, durability);
-        let writer = vault.create(id(1)).await.unwrap();
+        let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
         let before = vault.syncs();
-        writer.write(0, data()).await.unwrap();
-        writer.sync().await.unwrap();
+        writer.append(0, data()).await.unwrap();
+        writer.sync(SyncTarget::at(8)).await.unwrap();
         assert_eq!(vault.syncs() - before, expected, "{durability:?}");
-        writer.write_and_sync(8, data()).await.unwrap();
+        writer
+            .append_and_sync(8, data(), SyncTarget::at(8))
+            .await
+            .unwrap();
         assert_eq!(vault.syncs() - before, 2 * expected, "{durability:?}");
     }
 }
@@ -225,8 +249,14 @@ async fn a_sync_is_counted_and_only_where_one_happens() {
 async fn dropped_writer_leaves_no_fence() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let writer = vault.create(id(1)).await.unwrap();
-    let newer = vault.reopen(id(1), 0, None).await.unwrap();
+    let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    let newer = vault
+        .resume(&StoredMedia {
+            verify: None,
+            ..StoredMedia::new(id(1), 0)
+        })
+        .await
+        .unwrap();
     drop(writer);
     assert_eq!(vault.shared.fences.len(), 1);
     drop(newer);
@@ -263,7 +293,10 @@ fn take_over_waits_for_a_running_write_and_refuses_later_ones() {
 async fn foreign_names_are_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    vault.create(id(0xab)).await.unwrap();
+    vault
+        .create(id(0xab), ExpectedSize::default())
+        .await
+        .unwrap();
     let root = dir.path().join("vault");
     for name in ["lost+found", "ab/cd", "ab/README"] {
         std::fs::create_dir_all(root.join(name)).unwrap();
@@ -279,7 +312,10 @@ async fn media_lies_where_the_layout_says_and_is_private() {
 
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    vault.create(id(0x2f)).await.unwrap();
+    vault
+        .create(id(0x2f), ExpectedSize::default())
+        .await
+        .unwrap();
     let paths = [
         ("2f", 0o700),
         ("2f/2f", 0o700),
@@ -308,14 +344,19 @@ fn a_shortage_of_descriptors_fails_a_create_and_nothing_else() {
 async fn create_while_descriptors_are_short() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let sound = vault.create(id(0)).await.unwrap();
+    let sound = vault.create(id(0), ExpectedSize::default()).await.unwrap();
     let enough = rustix::process::getrlimit(Resource::Nofile);
     let mut failed = 0;
     for spare in 0..8 {
         // The kernel gives out the lowest free descriptor.
         let next = u64::try_from(File::open("/dev/null").unwrap().as_raw_fd()).unwrap();
         limit_descriptors(enough, Some(next + spare));
-        let created = vault.create(id(0x10 + u8::try_from(spare).unwrap())).await;
+        let created = vault
+            .create(
+                id(0x10 + u8::try_from(spare).unwrap()),
+                ExpectedSize::default(),
+            )
+            .await;
         limit_descriptors(enough, enough.current);
         match created {
             Ok(_) => {}
@@ -330,8 +371,8 @@ async fn create_while_descriptors_are_short() {
         8 - failed,
         "a create that failed leaves no file behind"
     );
-    sound.write(0, data()).await.unwrap();
-    sound.sync().await.unwrap();
+    sound.append(0, data()).await.unwrap();
+    sound.sync(SyncTarget::at(8)).await.unwrap();
 }
 
 fn limit_descriptors(enough: Rlimit, current: Option<u64>) {
@@ -344,18 +385,18 @@ async fn media_that_was_unlinked_while_it_was_written_is_not_acknowledged() {
         let dir = tempfile::tempdir().unwrap();
         let vault = open(&dir, durability);
         let [unlinked, sound] = [
-            vault.create(id(1)).await.unwrap(),
-            vault.create(id(2)).await.unwrap(),
+            vault.create(id(1), ExpectedSize::default()).await.unwrap(),
+            vault.create(id(2), ExpectedSize::default()).await.unwrap(),
         ];
-        unlinked.write(0, data()).await.unwrap();
-        vault.delete(id(1)).await.unwrap();
-        let synced = unlinked.sync().await;
+        unlinked.append(0, data()).await.unwrap();
+        vault.delete(&StoredName::of(id(1))).await.unwrap();
+        let synced = unlinked.sync(SyncTarget::at(8)).await;
         assert!(
             matches!(synced, Err(VaultError::Damaged { .. })),
             "{durability:?}: {synced:?}"
         );
-        sound.write(0, data()).await.unwrap();
-        sound.sync().await.unwrap();
+        sound.append(0, data()).await.unwrap();
+        sound.sync(SyncTarget::at(8)).await.unwrap();
     }
 }
 
@@ -363,8 +404,12 @@ async fn media_that_was_unlinked_while_it_was_written_is_not_acknowledged() {
 async fn a_create_whose_sync_fails_leaves_no_file_behind() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    is_fault(writer_on(&vault, "/dev/null", 2).sync().await);
-    is_fault(vault.create(id(1)).await);
+    is_fault(
+        writer_on(&vault, "/dev/null", 2)
+            .sync(SyncTarget::at(8))
+            .await,
+    );
+    is_fault(vault.create(id(1), ExpectedSize::default()).await);
     assert_eq!(listed(&vault).await, []);
 }
 
@@ -372,8 +417,8 @@ async fn a_create_whose_sync_fails_leaves_no_file_behind() {
 async fn media_that_is_being_written_is_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    let writer = vault.create(id(1)).await.unwrap();
-    vault.create(id(2)).await.unwrap();
+    let writer = vault.create(id(1), ExpectedSize::default()).await.unwrap();
+    vault.create(id(2), ExpectedSize::default()).await.unwrap();
     assert_eq!(listed(&vault).await, [id(2)]);
     drop(writer);
     assert_eq!(listed(&vault).await, [id(1), id(2)]);
@@ -384,9 +429,9 @@ async fn listing_of_empty_directories_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     for n in 1..=9 {
-        vault.create(id(n)).await.unwrap();
+        vault.create(id(n), ExpectedSize::default()).await.unwrap();
         if n < 9 {
-            vault.delete(id(n)).await.unwrap();
+            vault.delete(&StoredName::of(id(n))).await.unwrap();
         }
     }
     let mut next = None;
@@ -395,20 +440,21 @@ async fn listing_of_empty_directories_is_bounded() {
             .as_ref()
             .map(|next: &ListPosition| next.media().unwrap());
         let listing = vault.list(next, 4).await.unwrap();
-        assert_eq!(listing.media, []);
+        assert_eq!(listing.stored, []);
         let reached = listing.next.as_ref().map(|next| next.media().unwrap());
         assert!(reached > behind && reached < Some(id(9)));
         next = listing.next;
     }
     let rest = vault.list(next, 4).await.unwrap();
-    assert_eq!(rest.media.len(), 1);
+    assert_eq!(rest.stored.len(), 1);
     assert_eq!(rest.next, None);
 }
 
 async fn listed(vault: &LocalVault) -> Vec<MediaId> {
     let listing = vault.list(None, 100).await.unwrap();
     assert_eq!(listing.next, None);
-    listing.media.iter().map(|stored| stored.id).collect()
+    let stored = listing.stored.iter();
+    stored.map(|stored| stored.name.media).collect()
 }
 
 #[tokio::test]
@@ -416,11 +462,11 @@ async fn directories_that_were_removed_are_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     let id = MediaId::from_bytes([1; 16]);
-    drop(vault.create(id).await.unwrap());
-    vault.delete(id).await.unwrap();
+    drop(vault.create(id, ExpectedSize::default()).await.unwrap());
+    vault.delete(&StoredName::of(id)).await.unwrap();
     let outer = dir.path().join("vault/01");
     std::fs::remove_dir_all(&outer).unwrap();
-    vault.create(id).await.unwrap();
+    vault.create(id, ExpectedSize::default()).await.unwrap();
     assert!(outer.join("01").join(id.to_string()).exists());
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use windlass_store::{
-    EndSession, Ledger, MediaLocation, SessionState, Timestamp, Vault, VaultError,
+    EndSession, Ledger, MediaLocation, SessionState, StoredMedia, StoredName, Timestamp, Vault,
+    VaultError,
 };
 use windlass_store_local::backup::{BackedUp, BackupError, BackupEvent, backup};
 use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
@@ -64,9 +65,11 @@ async fn a_restored_session_goes_on_from_the_offset_of_the_backup() {
     let leased = store.ledger.lease(session(OPEN)).await.unwrap().unwrap();
     let progress = leased.session.progress;
     assert_eq!(progress.offset, BYTES.len() as u64);
-    let reopened = store
-        .vault
-        .reopen(media(OPEN), progress.offset, progress.extent);
+    let stored = StoredMedia {
+        verify: progress.extent,
+        ..StoredMedia::new(media(OPEN), progress.offset)
+    };
+    let reopened = store.vault.resume(&stored);
     reopened.await.unwrap();
     let small = store.ledger.small_media(media(SMALL)).await.unwrap();
     assert_eq!(small.unwrap(), BYTES);
@@ -203,14 +206,18 @@ async fn deletion_is_refused_during_a_backup_and_possible_afterwards() {
     let store = directory::open(&dir);
     let deletion_lock = std::fs::File::create(dir.path().join("hold")).unwrap();
     deletion_lock.lock_shared().unwrap();
-    let refused = store.vault.delete(media(OPEN)).await;
+    let refused = store.vault.delete(&StoredName::of(media(OPEN))).await;
     assert!(
         matches!(refused, Err(VaultError::Unavailable { .. })),
         "{refused:?}"
     );
     assert!(path(&dir, OPEN).exists());
     drop(deletion_lock);
-    store.vault.delete(media(OPEN)).await.unwrap();
+    store
+        .vault
+        .delete(&StoredName::of(media(OPEN)))
+        .await
+        .unwrap();
     assert!(!path(&dir, OPEN).exists());
 }
 
@@ -444,7 +451,7 @@ fn another(dir: &TempDir, number: u8) {
             "BEGIN IMMEDIATE;
              INSERT INTO sessions (id, media, {same})
              SELECT randomblob(32), x'{media}', {same} FROM sessions WHERE rowid = {OPEN};
-             INSERT INTO media VALUES (x'{media}', 1, 1);
+             INSERT INTO media (id, place, refs) VALUES (x'{media}', 1, 1);
              COMMIT;"
         ),
     );

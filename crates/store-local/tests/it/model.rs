@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 use windlass_digest::{Crc32c, Digests};
 use windlass_store::memory::MemoryLedger;
 use windlass_store::{
-    AddedMedia, ChangeSet, EndSession, Epoch, Expected, FinishSession, Lease, LeaseId, Ledger,
-    LedgerError, Media, MediaId, MediaRef, NewSession, OffsetCommit, Progress, Resource,
-    ResourceChange, SessionId, SessionState, Timestamp,
+    AddedMedia, ChangeSet, EndSession, Epoch, Expected, ExtentChanges, FinishSession, Lease,
+    LeaseId, Ledger, LedgerError, Media, MediaId, MediaRef, NewSession, OffsetCommit, Progress,
+    Resource, ResourceChange, SessionId, SessionState, StoredName, Timestamp,
 };
 use windlass_store_local::LocalLedger;
 use windlass_testkit::test_scale::cases;
@@ -250,7 +250,7 @@ fn added_media(named: Named) -> AddedMedia {
         let bytes = Reference::small_bytes(0).into();
         AddedMedia::Small { id, bytes }
     } else {
-        AddedMedia::Vault(id)
+        AddedMedia::Vault(StoredName::of(id))
     }
 }
 
@@ -290,6 +290,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
             };
             let small = media.is_some_and(|media| media.is_small);
             let advance = OffsetCommit {
+                extents: ExtentChanges::default(),
                 from,
                 progress: progress(from + u64::from(more), media),
                 small_media: small.then(|| Reference::small_bytes(from + u64::from(more)).into()),
@@ -321,6 +322,8 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
         } => {
             let offset = |of: u8| model.sessions.get(&of).map_or(0, |session| session.offset);
             let finish = finish.map(|(holder, media)| FinishSession {
+                handle: Bytes::new(),
+                left: Vec::new(),
                 id: session_id(holder.session),
                 lease: leases.of(holder),
                 progress: progress(offset(holder.session), media),
@@ -337,7 +340,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
                         .collect(),
                     resources,
                     small_media,
-                    new_media: new.map(media_id),
+                    new_media: new.map(media_id).map(StoredName::of),
                     added_media: added.into_iter().map(added_media).collect(),
                     finish,
                 })
@@ -422,13 +425,16 @@ async fn compare(ledger: &dyn Ledger, model: &Reference) {
 
     let garbage: Vec<_> = model.garbage.iter().copied().map(media_id).collect();
     let listed = ledger.garbage(None, 1_000).await.unwrap();
-    let listed: Vec<_> = listed.into_iter().map(|entry| entry.media).collect();
+    let listed: Vec<_> = listed.into_iter().map(|entry| entry.name.media).collect();
     assert_eq!(listed, garbage);
     let ids: Vec<_> = (0..MEDIA).map(media_id).collect();
     let named = model.names();
     let is_known = |n: u8| named.iter().any(|named| named.media == n) || model.garbage.contains(&n);
     let unknown: Vec<_> = (0..MEDIA).filter(|n| !is_known(*n)).map(media_id).collect();
-    assert_eq!(ledger.unknown_media(&ids).await.unwrap(), unknown);
+    let looked_up: Vec<_> = ids.iter().copied().map(StoredName::of).collect();
+    let found = ledger.unknown_names(&looked_up).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(|name| name.media).collect();
+    assert_eq!(found, unknown);
 }
 
 const COLLECTION: &str = "farm/v1/animals";
@@ -504,6 +510,7 @@ fn resource(id: u8, version: u64, media: Option<Named>) -> Resource {
         version,
         body: Bytes::from(format!("{version}")),
         media: media.map(|named| Media {
+            handle: Bytes::new(),
             at: media_ref(named),
             length: 1,
             content_type: "image/png".to_owned(),

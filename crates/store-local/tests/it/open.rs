@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use tempfile::TempDir;
-use windlass_store::{Ledger, MediaId, Vault};
+use windlass_store::{ExpectedSize, Ledger, MediaId, StoredMedia, Vault};
 use windlass_store_local::verify::{VerifyError, VerifyOptions, verify};
 use windlass_store_local::{
     Durability, IdentityMismatch, LocalStore, OpenError, Options, SharedDirectory,
@@ -48,7 +48,10 @@ async fn a_directory_is_open_once_and_free_again_afterwards() {
     assert!(in_use());
     drop(ledger);
     assert!(in_use(), "the vault holds it as well");
-    let writer = vault.create(MediaId::from_bytes([1; 16])).await.unwrap();
+    let writer = vault
+        .create(MediaId::from_bytes([1; 16]), ExpectedSize::default())
+        .await
+        .unwrap();
     drop(vault);
     assert!(in_use(), "and so does a writer");
     drop(writer);
@@ -294,7 +297,11 @@ async fn a_store_whose_vault_is_not_there_is_refused_and_opens_again_when_it_is(
     let leased = store.ledger.lease(sample::session(sample::OPEN)).await;
     let progress = leased.unwrap().unwrap().session.progress;
     let media = sample::media(sample::OPEN);
-    let reopened = store.vault.reopen(media, progress.offset, progress.extent);
+    let stored = StoredMedia {
+        verify: progress.extent,
+        ..StoredMedia::new(media, progress.offset)
+    };
+    let reopened = store.vault.resume(&stored);
     reopened.await.unwrap();
 }
 

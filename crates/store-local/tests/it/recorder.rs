@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use windlass_store::{Ledger as _, MediaId, NewSession, SessionId, Timestamp, Vault as _};
+use windlass_store::{
+    ExpectedSize, Ledger as _, MediaId, NewSession, SessionId, SyncTarget, Timestamp, Vault as _,
+};
 use windlass_store_local::{Durability, LocalStore, Options, StoreRecorder};
 
 use crate::directory;
@@ -128,9 +130,16 @@ async fn syncs_of_media_are_recorded_unless_nothing_is_synced() {
         let dir = directory::new();
         let (store, recorded) = open(&dir, durability);
         let id = MediaId::from_bytes([1; 16]);
-        let writer = store.vault.create(id).await.unwrap();
+        let writer = store
+            .vault
+            .create(id, ExpectedSize::default())
+            .await
+            .unwrap();
         let data = vec![Bytes::from_static(b"windlass")];
-        writer.write_and_sync(0, data).await.unwrap();
+        writer
+            .append_and_sync(0, data, SyncTarget::at(8))
+            .await
+            .unwrap();
         assert_eq!(store.vault.syncs(), syncs);
         assert_eq!(recorded.sums().media_syncs, syncs);
     }

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_digest::{Crc32c, Crc32cHasher, Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
-    ChangeSet, EndSession, Extent, FinishSession, Lease, Ledger, Media, MediaId, MediaLocation,
-    MediaRef, NewSession, OffsetCommit, Progress, Resource, ResourceChange, SessionId,
-    SessionState, Timestamp, Vault,
+    ChangeSet, EndSession, ExpectedSize, Extent, ExtentChanges, FinishSession, Lease, Ledger,
+    Media, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress, Resource,
+    ResourceChange, SessionId, SessionState, StoredName, SyncTarget, Timestamp, Vault,
 };
 use windlass_store_local::LocalStore;
 
@@ -76,7 +76,11 @@ pub(crate) async fn store_with_everything() -> TempDir {
         .end(session(CANCELLED), held, end)
         .await
         .unwrap();
-    store.vault.delete(media(CANCELLED)).await.unwrap();
+    store
+        .vault
+        .delete(&StoredName::of(media(CANCELLED)))
+        .await
+        .unwrap();
     let garbage = store.ledger.garbage(None, 10).await.unwrap();
     assert_eq!(garbage.len(), 1);
     let ids: Vec<_> = garbage.into_iter().map(|entry| entry.id).collect();
@@ -135,11 +139,16 @@ pub(crate) async fn upload(store: &LocalStore, number: u8, location: MediaLocati
     let held = lease(store, number).await;
     let bytes = Bytes::from_static(BYTES);
     if location == MediaLocation::Vault {
-        let writer = store.vault.create(media(number)).await.unwrap();
-        writer.write(0, vec![bytes.clone()]).await.unwrap();
-        writer.sync().await.unwrap();
+        let writer = store
+            .vault
+            .create(media(number), ExpectedSize::default())
+            .await
+            .unwrap();
+        writer.append(0, vec![bytes.clone()]).await.unwrap();
+        writer.sync(SyncTarget::at(8)).await.unwrap();
     }
     let advance = OffsetCommit {
+        extents: ExtentChanges::default(),
         from: 0,
         progress: progress(number, location),
         small_media: (location == MediaLocation::Ledger).then_some(bytes),
@@ -176,6 +185,7 @@ pub(crate) fn resource(id: &str) -> Resource {
 async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
     let resource = Resource {
         media: Some(Media {
+            handle: Bytes::new(),
             at: MediaRef {
                 id: media(number),
                 location,
@@ -191,6 +201,8 @@ async fn finish(store: &LocalStore, number: u8, location: MediaLocation) {
         small_media: None,
         new_media: None,
         finish: Some(FinishSession {
+            handle: Bytes::new(),
+            left: Vec::new(),
             id: session(number),
             lease: lease(store, number).await,
             progress: progress(number, location),

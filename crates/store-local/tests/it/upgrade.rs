@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_store::{
     ChangeSet, Ledger, MediaId, MediaLocation, MediaRef, READ_LEN, Resource, ResourceChange,
-    SessionId, SessionState, Timestamp, Usage, Vault,
+    SessionId, SessionState, StoredMedia, StoredName, Timestamp, Usage, Vault,
 };
 use windlass_store_local::backup::backup;
 use windlass_store_local::verify::{VerifyOptions, verify};
@@ -180,7 +180,11 @@ async fn check(store: &LocalStore, before: &Before) {
                 assert_eq!(bytes, media(letter, committed));
             }
             ('a' | 'k' | 'v', Some(at)) => {
-                let reopened = store.vault.reopen(at.id, progress.offset, progress.extent);
+                let stored = StoredMedia {
+                    verify: progress.extent,
+                    ..StoredMedia::new(at.id, progress.offset)
+                };
+                let reopened = store.vault.resume(&stored);
                 reopened.await.unwrap();
                 assert_eq!(
                     read(store, at, progress.offset).await,
@@ -202,12 +206,12 @@ async fn check(store: &LocalStore, before: &Before) {
         );
     }
     let garbage = store.ledger.garbage(None, 10).await.unwrap();
-    let listed: Vec<_> = garbage.iter().map(|entry| entry.media).collect();
+    let listed: Vec<_> = garbage.iter().map(|entry| entry.name.media).collect();
     assert_eq!(listed, before.garbage);
     assert!(
         garbage
             .iter()
-            .all(|entry| entry.attempt == 0 && entry.handle.is_empty())
+            .all(|entry| entry.attempt == 0 && entry.name.handle.is_empty())
     );
 }
 
@@ -215,7 +219,11 @@ async fn read(store: &LocalStore, at: MediaRef, len: u64) -> Bytes {
     match at.location {
         MediaLocation::Ledger => store.ledger.small_media(at.id).await.unwrap().unwrap(),
         MediaLocation::Vault => {
-            let mut reader = store.vault.read(at.id, 0..len).await.unwrap();
+            let mut reader = store
+                .vault
+                .read(&StoredName::of(at.id), 0..len)
+                .await
+                .unwrap();
             reader.next(READ_LEN).await.unwrap()
         }
     }
@@ -256,7 +264,7 @@ async fn references_are_counted_when_a_store_is_upgraded() {
             let is_unknown = async || {
                 !store
                     .ledger
-                    .unknown_media(&[at.id])
+                    .unknown_names(&[StoredName::of(at.id)])
                     .await
                     .unwrap()
                     .is_empty()
@@ -269,7 +277,7 @@ async fn references_are_counted_when_a_store_is_upgraded() {
                 MediaLocation::Ledger => assert!(is_unknown().await),
                 MediaLocation::Vault => {
                     let garbage = store.ledger.garbage(None, 10).await.unwrap();
-                    assert!(garbage.iter().any(|entry| entry.media == at.id));
+                    assert!(garbage.iter().any(|entry| entry.name.media == at.id));
                 }
             }
         }

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use windlass_digest::Crc32cHasher;
 use windlass_store::{
-    Extent, Lease, Ledger, Listing, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
-    Progress, READ_LEN, SessionId, SessionState, Sweep, SweepOptions, Timestamp, Vault, VaultError,
+    ExpectedSize, Extent, ExtentChanges, Lease, Ledger, Listing, MediaId, MediaLocation, MediaRef,
+    NewSession, OffsetCommit, Progress, READ_LEN, SessionId, SessionState, StoredMedia, StoredName,
+    Sweep, SweepOptions, SyncTarget, Timestamp, Vault, VaultError,
 };
 use windlass_store_local::LocalStore;
 
@@ -45,6 +46,7 @@ async fn advance(store: &LocalStore, held: Lease, from: u64, to: u64, last: &[u8
     };
     let (state, expires) = (SessionState::Active, None);
     let advance = OffsetCommit {
+        extents: ExtentChanges::default(),
         from,
         progress,
         small_media: None,
@@ -64,37 +66,56 @@ async fn an_upload_goes_on_after_a_restart_where_the_ledger_says() {
     let dir = directory::new();
     let store = directory::open(&dir);
     let held = start(&store).await;
-    let writer = store.vault.create(MEDIA).await.unwrap();
-    writer
-        .write(0, vec![Bytes::from_static(b"windlass")])
+    let writer = store
+        .vault
+        .create(MEDIA, ExpectedSize::default())
         .await
         .unwrap();
-    writer.sync().await.unwrap();
+    writer
+        .append(0, vec![Bytes::from_static(b"windlass")])
+        .await
+        .unwrap();
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     advance(&store, held, 0, 8, b"windlass").await;
     // These bytes reach the file but never the ledger.
     writer
-        .write(8, vec![Bytes::from_static(b" and pawl")])
+        .append(8, vec![Bytes::from_static(b" and pawl")])
         .await
         .unwrap();
-    writer.sync().await.unwrap();
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     drop((writer, store));
 
     let store = directory::open(&dir);
     let leased = store.ledger.lease(SESSION).await.unwrap().unwrap();
     let Progress { offset, extent, .. } = leased.session.progress;
     assert_eq!(offset, 8);
-    let writer = store.vault.reopen(MEDIA, offset, extent).await.unwrap();
+    let writer = store
+        .vault
+        .resume(&StoredMedia {
+            verify: extent,
+            ..StoredMedia::new(MEDIA, offset)
+        })
+        .await
+        .unwrap();
     assert!(
-        store.vault.read(MEDIA, 0..9).await.is_err(),
+        store
+            .vault
+            .read(&StoredName::of(MEDIA), 0..9)
+            .await
+            .is_err(),
         "what was not committed is cut off"
     );
     writer
-        .write(8, vec![Bytes::from_static(b"es")])
+        .append(8, vec![Bytes::from_static(b"es")])
         .await
         .unwrap();
-    writer.sync().await.unwrap();
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     advance(&store, leased.lease, 8, 10, b"es").await;
-    let mut reader = store.vault.read(MEDIA, 0..10).await.unwrap();
+    let mut reader = store
+        .vault
+        .read(&StoredName::of(MEDIA), 0..10)
+        .await
+        .unwrap();
     assert_eq!(reader.next(READ_LEN).await.unwrap(), "windlasses");
 }
 
@@ -103,12 +124,16 @@ async fn a_committed_byte_that_rots_is_found_at_the_reopening() {
     let dir = directory::new();
     let store = directory::open(&dir);
     let held = start(&store).await;
-    let writer = store.vault.create(MEDIA).await.unwrap();
-    writer
-        .write(0, vec![Bytes::from_static(b"windlass")])
+    let writer = store
+        .vault
+        .create(MEDIA, ExpectedSize::default())
         .await
         .unwrap();
-    writer.sync().await.unwrap();
+    writer
+        .append(0, vec![Bytes::from_static(b"windlass")])
+        .await
+        .unwrap();
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     advance(&store, held, 0, 8, b"windlass").await;
     let path = dir.path().join("vault/a7/a7").join(MEDIA.to_string());
     std::fs::write(path, b"windless").unwrap();
@@ -120,7 +145,14 @@ async fn a_committed_byte_that_rots_is_found_at_the_reopening() {
         .unwrap()
         .progress
         .extent;
-    let reopened = store.vault.reopen(MEDIA, 8, extent).await.map(drop);
+    let reopened = store
+        .vault
+        .resume(&StoredMedia {
+            verify: extent,
+            ..StoredMedia::new(MEDIA, 8)
+        })
+        .await
+        .map(drop);
     assert!(
         matches!(reopened, Err(VaultError::Damaged { .. })),
         "{reopened:?}"
@@ -132,11 +164,15 @@ async fn a_sweep_leaves_no_media_without_a_row() {
     let dir = directory::new();
     let store = directory::open(&dir);
     let held = start(&store).await;
-    store.vault.create(MEDIA).await.unwrap();
+    store
+        .vault
+        .create(MEDIA, ExpectedSize::default())
+        .await
+        .unwrap();
     advance(&store, held, 0, 0, b"").await;
     store
         .vault
-        .create(MediaId::from_bytes([1; 16]))
+        .create(MediaId::from_bytes([1; 16]), ExpectedSize::default())
         .await
         .unwrap();
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use windlass_store::{Ledger, MediaLocation, SessionState, Timestamp, Vault};
+use windlass_store::{ExpectedSize, Ledger, MediaLocation, SessionState, Timestamp, Vault};
 use windlass_store_local::verify::{
     Fault, Severity, Verified, VerifyError, VerifyEvent, VerifyOptions, verify,
 };
@@ -269,7 +269,10 @@ async fn references_are_counted_and_wrong_numbers_are_found() {
     assert_found(&dir, &[]);
     assert_eq!(counts(&dir), sound);
 
-    let absent = format!("INSERT INTO media VALUES (x'{}', 1, 1);", media(0xee));
+    let absent = format!(
+        "INSERT INTO media (id, place, refs) VALUES (x'{}', 1, 1);",
+        media(0xee)
+    );
     sql(&dir, &absent);
     assert_found(&dir, &[wrong]);
     assert_repaired(&dir, &[repaired, "remains media garbage mended"]);
@@ -436,7 +439,11 @@ async fn a_store_in_use_is_verified_and_not_repaired() {
     let dir = store_with_everything().await;
     let store = directory::open(&dir);
     // One of an upload that has not committed yet, and one of an upload that never will.
-    store.vault.create(media(0xab)).await.unwrap();
+    store
+        .vault
+        .create(media(0xab), ExpectedSize::default())
+        .await
+        .unwrap();
     let mut seen = 0;
     let options = VerifyOptions::new(Timestamp::from_millis(0));
     let mut count = |event| seen += u32::from(matches!(event, VerifyEvent::Finding(_)));

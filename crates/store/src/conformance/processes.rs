@@ -116,7 +116,7 @@ async fn ended_session_is_held_by_nobody(first: &dyn Ledger, second: &dyn Ledger
         }
         let seen = session(first, id).await;
         let taken = second.lease_by(id, Takeover::Ask).await.unwrap();
-        let Leased { session, lease } = taken.expect("it is there");
+        let Leased { session, lease, .. } = taken.expect("it is there");
         assert_eq!(session, seen);
         fenced(second.end(id, lease, EndSession::Failed).await);
     }

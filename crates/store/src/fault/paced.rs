@@ -10,7 +10,7 @@ use crate::change_set::ChangeSet;
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
 use crate::records::{
     Garbage, GarbageId, Lease, Leased, MediaId, NewSession, OwnerQuotas, Quota, Resource,
-    Retention, Session, SessionId, Timestamp, Usage,
+    Retention, Session, SessionId, StoredName, Timestamp, Usage,
 };
 use crate::session_list::{SessionPage, SessionQuery};
 use crate::vault::Space;
@@ -285,8 +285,8 @@ impl Ledger for PacedLedger {
         self.inner.deleted(entries, again_after).await
     }
 
-    async fn unknown_media(&self, ids: &[MediaId]) -> Result<Vec<MediaId>, LedgerError> {
-        self.inner.unknown_media(ids).await
+    async fn unknown_names(&self, names: &[StoredName]) -> Result<Vec<StoredName>, LedgerError> {
+        self.inner.unknown_names(names).await
     }
 
     async fn acquire_task(&self, name: &str, term: Duration) -> Result<bool, LedgerError> {

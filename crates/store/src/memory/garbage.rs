@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use bytes::Bytes;
+use crate::records::{Garbage, GarbageId, Retention, StoredName};
 
-use crate::records::{Garbage, GarbageId, MediaId, Retention};
-
-/// Media in the vault that the ledger has released.
+/// What the vault stores and the ledger has released.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GarbageList {
     pub(super) retention: Retention,
@@ -17,16 +15,16 @@ pub(super) struct GarbageList {
 }
 
 impl GarbageList {
-    /// Adds media that was released now, unless it is on the list.
-    pub(super) fn insert(&mut self, media: MediaId, now: Duration) {
-        if !self.has(media) {
-            self.put(media, 0, now + self.retention.keep);
+    /// Adds what was released now, unless it is on the list.
+    pub(super) fn insert(&mut self, name: StoredName, now: Duration) {
+        if !self.has(&name) {
+            self.put(name, 0, now + self.retention.keep);
         }
     }
 
-    /// Returns whether media is on the list.
-    pub(super) fn has(&self, media: MediaId) -> bool {
-        let [first, second] = [0, 1].map(|attempt| entry_id(media, attempt));
+    /// Returns whether a name is on the list.
+    pub(super) fn has(&self, name: &StoredName) -> bool {
+        let [first, second] = [0, 1].map(|attempt| entry_id(name, attempt));
         self.entries.contains_key(&first) || self.entries.contains_key(&second)
     }
 
@@ -52,24 +50,22 @@ impl GarbageList {
             && entry.attempt == 0
             && let Some(not_before) = again
         {
-            self.put(entry.media, 1, not_before);
+            self.put(entry.name, 1, not_before);
         }
     }
 
-    fn put(&mut self, media: MediaId, attempt: u8, not_before: Duration) {
-        let id = entry_id(media, attempt);
+    fn put(&mut self, name: StoredName, attempt: u8, not_before: Duration) {
+        let id = entry_id(&name, attempt);
         let entry = Garbage {
             id: id.clone(),
-            media,
-            handle: Bytes::new(),
+            name,
             attempt,
         };
         self.entries.insert(id, (entry, not_before));
     }
 }
 
-fn entry_id(media: MediaId, attempt: u8) -> GarbageId {
-    let mut id = media.as_bytes().to_vec();
-    id.push(attempt);
+fn entry_id(name: &StoredName, attempt: u8) -> GarbageId {
+    let id = [&name.media.as_bytes()[..], &[attempt], &name.handle].concat();
     GarbageId::from_bytes(id.into())
 }

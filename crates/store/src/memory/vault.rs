@@ -10,9 +10,10 @@ use bytes::Bytes;
 use windlass_digest::{Crc32c, Crc32cHasher};
 
 use super::SPACE;
-use crate::records::{Extent, MediaId, Timestamp};
+use crate::records::{MediaId, StoredMedia, StoredName, Timestamp};
 use crate::vault::{
-    ListPosition, Listing, MediaReader, MediaWriter, Space, StoredMedia, Vault, VaultError,
+    ExpectedSize, ListPosition, Listed, Listing, MediaReader, MediaWriter, Space, SyncTarget,
+    Vault, VaultError,
 };
 
 /// A [`Vault`] in memory that distinguishes durable bytes from written ones.
@@ -77,7 +78,11 @@ impl MemoryVault {
 
 #[async_trait]
 impl Vault for MemoryVault {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
+    async fn create(
+        &self,
+        id: MediaId,
+        _: ExpectedSize,
+    ) -> Result<Box<dyn MediaWriter>, VaultError> {
         let mut media = self.disk.media();
         if media.contains_key(&id) {
             let reason = "its name is taken";
@@ -87,21 +92,17 @@ impl Vault for MemoryVault {
         Ok(self.writer(id, 0))
     }
 
-    async fn reopen(
-        &self,
-        id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
-    ) -> Result<Box<dyn MediaWriter>, VaultError> {
-        let damaged = |reason| VaultError::Damaged { id, reason };
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
         let mut media = self.disk.media();
+        let (id, committed) = (stored.id, stored.length);
+        let damaged = |reason| VaultError::Damaged { id, reason };
         let contents = media.get_mut(&id).ok_or(damaged("it is gone"))?;
         if contents.len() < committed {
             return Err(damaged("it is shorter than its committed offset"));
         }
         contents.writer += 1;
         contents.truncate(committed);
-        if let Some(extent) = verify
+        if let Some(extent) = stored.verify
             && extent.crc32c != crc32c(&contents.view(extent.start..committed))
         {
             return Err(damaged("its last extent differs from its checksum"));
@@ -111,9 +112,10 @@ impl Vault for MemoryVault {
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
+        let id = media.media;
         let media = self.disk.media();
         let contents = media.get(&id).ok_or(VaultError::Missing(id))?;
         if contents.len() < range.end {
@@ -124,8 +126,8 @@ impl Vault for MemoryVault {
         Ok(Box::new(MemoryReader { rest }))
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        self.disk.media().remove(&id);
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        self.disk.media().remove(&stored.media);
         Ok(())
     }
 
@@ -134,14 +136,15 @@ impl Vault for MemoryVault {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let media = self.disk.media();
         let rest = media.range((from, Bound::Unbounded)).take(limit);
-        let media: Vec<_> = rest
-            .map(|(&id, contents)| StoredMedia {
-                id,
+        let stored: Vec<_> = rest
+            .map(|(&id, contents)| Listed {
+                name: StoredName::of(id),
                 modified: contents.modified,
             })
             .collect();
-        let next = media.last().map(|last| ListPosition::behind(last.id));
-        Ok(Listing { media, next })
+        let last = stored.last();
+        let next = last.map(|last| ListPosition::behind(last.name.media));
+        Ok(Listing { stored, next })
     }
 
     async fn space(&self) -> Result<Option<Space>, VaultError> {
@@ -293,11 +296,11 @@ impl MemoryWriter {
 
 #[async_trait]
 impl MediaWriter for MemoryWriter {
-    async fn write(&self, offset: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
+    async fn append(&self, at: u64, data: Vec<Bytes>) -> Result<(), VaultError> {
         let modified = self.disk.now();
         self.on_contents(|contents| {
             contents.modified = modified;
-            let mut offset = offset;
+            let mut offset = at;
             for data in data.into_iter().filter(|data| !data.is_empty()) {
                 let end = offset + data.len() as u64;
                 contents.unsynced.push(Write { offset, data });
@@ -306,7 +309,7 @@ impl MediaWriter for MemoryWriter {
         })
     }
 
-    async fn sync(&self) -> Result<(), VaultError> {
+    async fn sync(&self, _: SyncTarget) -> Result<(), VaultError> {
         self.on_contents(Contents::sync)
     }
 }

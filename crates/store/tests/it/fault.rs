@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
-use windlass_store::{Ledger, LedgerError, READ_LEN, Vault, VaultError};
+use windlass_store::{ExpectedSize, Ledger, LedgerError, READ_LEN, Vault, VaultError};
 
-use crate::samples::{create, data, media_id, new_session, session_id, start, step, stored};
+use crate::samples::{create, data, media_id, name, new_session, session_id, start, step, stored};
 
 /// Returns whether session 1 was started, and the outcome of the affected call.
 async fn start_in(trouble: InjectedFault) -> (bool, Result<(), LedgerError>) {
@@ -69,8 +69,8 @@ async fn write_in(trouble: InjectedFault) -> (usize, Result<(), VaultError>) {
     let inner = MemoryVault::new();
     let faults = Arc::new(Faults::new(Trigger::Once(2), trouble));
     let vault = FaultyVault::new(Arc::new(inner.clone()), faults);
-    let writer = vault.create(media_id(1)).await.unwrap();
-    let result = writer.write(0, data()).await;
+    let writer = vault.create(media_id(1), ExpectedSize::default()).await;
+    let result = writer.unwrap().append(0, data()).await;
     let mut written = 0;
     inner.crash_keeping(|write| {
         written += usize::try_from(write.len).unwrap();
@@ -107,17 +107,17 @@ async fn calls_of_readers_and_writers_are_scheduled_too() {
     create(&inner, 1).await;
     let faults = Arc::new(Faults::new(Trigger::From(2), InjectedFault::Fault));
     let vault = FaultyVault::new(Arc::new(inner), Arc::clone(&faults));
-    let mut reader = vault.read(media_id(1), 0..8).await.unwrap();
+    let mut reader = vault.read(&name(1), 0..8).await.unwrap();
     assert!(matches!(
         reader.next(READ_LEN).await,
         Err(VaultError::Unavailable { .. })
     ));
     assert!(matches!(
-        vault.delete(media_id(1)).await,
+        vault.delete(&name(1)).await,
         Err(VaultError::Unavailable { .. })
     ));
     assert!(matches!(
-        vault.create(media_id(2)).await,
+        vault.create(media_id(2), ExpectedSize::default()).await,
         Err(VaultError::Fault(_))
     ));
     assert_eq!(faults.calls(), 4);
@@ -153,7 +153,7 @@ async fn lost_reply_carries_out_any_call() {
     let faults = Arc::new(Faults::new(Trigger::From(1), InjectedFault::Lost));
     let faulty_ledger = FaultyLedger::new(ledger.clone(), Arc::clone(&faults));
     let faulty_vault = FaultyVault::new(Arc::new(vault.clone()), Arc::clone(&faults));
-    assert!(faulty_vault.delete(media_id(1)).await.is_err());
+    assert!(faulty_vault.delete(&name(1)).await.is_err());
     assert!(stored(&vault).await.is_empty());
     assert!(faulty_ledger.lease(session_id(1)).await.is_err());
     let late = ledger

@@ -1,17 +1,19 @@
 //! The in-memory implementations: against their contracts, and in simulated crashes.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_store::conformance;
-use windlass_store::memory::{MemoryLedger, MemoryVault, UnsyncedWrite};
+use windlass_store::memory::{MemoryLedger, MemoryVault, ObjectVault, UnsyncedWrite};
 use windlass_store::session_list::MAX_SESSIONS_READ_PER_PAGE;
 use windlass_store::{
-    ChangeSet, EndSession, LEASE_LIFETIME, Ledger, LedgerError, NewSession, READ_LEN, Resource,
-    ResourceChange, SessionId, SessionQuery, Takeover, Timestamp, Vault, VaultError,
+    ChangeSet, EndSession, ExpectedSize, ExtentChanges, LEASE_LIFETIME, Ledger, LedgerError,
+    NewSession, READ_LEN, Resource, ResourceChange, Sealed, SessionId, SessionQuery, StoredMedia,
+    StoredName, SyncTarget, Takeover, Timestamp, Vault, VaultError,
 };
 
-use crate::samples::{create, data, media_id, new_session, session_id, start, step};
+use crate::samples::{create, data, media_id, name, new_session, session_id, start, step};
 
 #[tokio::test]
 async fn the_memory_ledger_keeps_the_contract() {
@@ -28,6 +30,74 @@ async fn the_memory_ledger_keeps_released_media() {
 #[tokio::test]
 async fn the_memory_vault_keeps_the_contract() {
     conformance::vault(&MemoryVault::new()).await;
+}
+
+/// Returns a vault with cells of this length.
+fn objects(cell: u64) -> ObjectVault {
+    ObjectVault::new(NonZeroU64::new(cell).unwrap())
+}
+
+#[tokio::test]
+async fn the_object_vault_keeps_the_contract() {
+    conformance::vault(&objects(1_000)).await;
+    conformance::vault(&objects(100_000)).await;
+}
+
+#[tokio::test]
+async fn the_object_vault_keeps_what_it_synced_over_a_restart() {
+    let vault = objects(8);
+    conformance::vault_restart(async || Arc::new(vault.clone()) as Arc<dyn Vault>).await;
+}
+
+/// A write that was reported as failed lands after its media was deleted: the listing finds it.
+#[tokio::test]
+async fn object_that_lands_late_is_listed_and_changes_nothing() {
+    let vault = objects(8);
+    vault.delay_writes(1);
+    let created = vault.create(media_id(1), ExpectedSize::default()).await;
+    let writer = created.unwrap();
+    let late = writer.append(0, data()).await;
+    assert!(
+        matches!(late, Err(VaultError::Unavailable { .. })),
+        "{late:?}"
+    );
+    writer.append(0, data()).await.unwrap();
+    writer.sync(SyncTarget::end(8)).await.unwrap();
+    let changes = writer.take_changes();
+    assert_eq!((changes.added.len(), vault.objects()), (1, 1));
+    for landed in [2, 2] {
+        vault.land();
+        assert_eq!(vault.objects(), landed);
+    }
+    let sealed = vault.seal(&stored_media(1, 8, &changes)).await.unwrap();
+    let Sealed::Media { handle, .. } = sealed else {
+        panic!("there is one object: {sealed:?}");
+    };
+    let name = StoredName { handle, ..name(1) };
+    let mut reader = vault.read(&name, 0..8).await.unwrap();
+    assert_eq!(reader.next(READ_LEN).await.unwrap(), "windlass");
+    assert_eq!(vault.list(None, 10).await.unwrap().stored.len(), 2);
+}
+
+#[tokio::test]
+async fn full_object_vault_keeps_what_it_has() {
+    let vault = objects(8);
+    let writer = create(&vault, 1).await;
+    writer.sync(SyncTarget::at(8)).await.unwrap();
+    let changes = writer.take_changes();
+    vault.set_capacity(15);
+    let full = writer.append_and_sync(8, data(), SyncTarget::at(16)).await;
+    assert!(matches!(full, Err(VaultError::NoSpace { written: 0 })));
+    writer.sync(SyncTarget::at(8)).await.unwrap();
+    assert!(writer.take_changes().is_empty());
+    vault.resume(&stored_media(1, 8, &changes)).await.unwrap();
+}
+
+/// Media `n` of this length, with the extents that a sync has returned.
+fn stored_media(n: u8, length: u64, changes: &ExtentChanges) -> StoredMedia {
+    let mut stored = StoredMedia::new(media_id(n), length);
+    stored.change(changes);
+    stored
 }
 
 #[tokio::test]
@@ -104,25 +174,23 @@ async fn a_crash_loses_leases_that_nothing_followed() {
 async fn a_crash_loses_writes_that_were_not_synced() {
     let vault = MemoryVault::new();
     let writer = create(&vault, 1).await;
-    writer.sync().await.unwrap();
-    writer.write(8, data()).await.unwrap();
+    writer.sync(SyncTarget::at(8)).await.unwrap();
+    writer.append(8, data()).await.unwrap();
     assert!(
-        vault.read(media_id(1), 0..16).await.is_ok(),
+        vault.read(&name(1), 0..16).await.is_ok(),
         "it is there until the crash"
     );
     vault.crash();
-    assert!(matches!(
-        vault.reopen(media_id(1), 9, None).await,
-        Err(VaultError::Damaged { .. })
-    ));
-    vault.reopen(media_id(1), 8, None).await.unwrap();
+    let resume = async |length| vault.resume(&StoredMedia::new(media_id(1), length)).await;
+    assert!(matches!(resume(9).await, Err(VaultError::Damaged { .. })));
+    resume(8).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_crash_may_keep_any_of_the_writes() {
     let vault = MemoryVault::new();
     let writer = create(&vault, 1).await;
-    writer.write(8, data()).await.unwrap();
+    writer.append(8, data()).await.unwrap();
     let mut asked = Vec::new();
     vault.crash_keeping(|write| {
         asked.push((write.offset, write.len));
@@ -134,7 +202,7 @@ async fn a_crash_may_keep_any_of_the_writes() {
             }
     });
     assert_eq!(asked, [(0, 4), (4, 4), (8, 4), (12, 4)]);
-    let mut reader = vault.read(media_id(1), 0..16).await.unwrap();
+    let mut reader = vault.read(&name(1), 0..16).await.unwrap();
     assert_eq!(
         reader.next(READ_LEN).await.unwrap(),
         &b"\0\0\0\0\0\0\0\0\0\0\0\0lass"[..]
@@ -193,8 +261,8 @@ async fn writer_from_before_a_crash_is_refused() {
     let vault = MemoryVault::new();
     let writer = create(&vault, 1).await;
     vault.crash();
-    assert!(writer.write(0, data()).await.is_err());
-    assert!(writer.sync().await.is_err());
+    assert!(writer.append(0, data()).await.is_err());
+    assert!(writer.sync(SyncTarget::at(8)).await.is_err());
 }
 
 #[tokio::test]

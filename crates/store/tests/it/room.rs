@@ -1,7 +1,9 @@
 //! Which changes make space.
 
 use bytes::Bytes;
-use windlass_store::{AddedMedia, ChangeSet, MediaId, Resource, ResourceChange, Timestamp};
+use windlass_store::{
+    AddedMedia, ChangeSet, MediaId, Resource, ResourceChange, StoredName, Timestamp,
+};
 
 fn resource(id: &str, version: u64, len: usize) -> Resource {
     Resource {
@@ -58,7 +60,7 @@ fn change_set_makes_space_when_it_deletes_more_than_it_inserts() {
         };
         assert_eq!(changes.makes_space(), expected, "case {number}");
         let id = MediaId::from_bytes([1; 16]);
-        changes.added_media = vec![AddedMedia::Vault(id)];
+        changes.added_media = vec![AddedMedia::Vault(StoredName::of(id))];
         assert_eq!(changes.makes_space(), expected, "case {number}, in vault");
         let bytes = Bytes::new();
         changes.added_media = vec![AddedMedia::Small { id, bytes }];
@@ -78,10 +80,10 @@ fn all_small_media_of_a_change_set_counts() {
     };
     let changes = ChangeSet {
         small_media: Some((id(1), Bytes::from_static(b"wind"))),
-        new_media: Some(id(2)),
+        new_media: Some(StoredName::of(id(2))),
         added_media: vec![
             small(3, b"lass"),
-            AddedMedia::Vault(id(4)),
+            AddedMedia::Vault(StoredName::of(id(4))),
             small(5, b"mill"),
         ],
         ..ChangeSet::default()

@@ -2,12 +2,17 @@
 
 use bytes::Bytes;
 use windlass_store::{
-    Lease, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, NewSession, OffsetCommit,
-    Progress, SessionId, SessionState, Timestamp, Vault,
+    ExpectedSize, ExtentChanges, Lease, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter,
+    NewSession, OffsetCommit, Progress, SessionId, SessionState, StoredName, Timestamp, Vault,
 };
 
 pub(crate) fn session_id(n: u8) -> SessionId {
     SessionId::from_bytes([n; 32])
+}
+
+/// The name of media `n` in a vault that names media by their ids.
+pub(crate) fn name(n: u8) -> StoredName {
+    StoredName::of(media_id(n))
 }
 
 pub(crate) fn media_id(n: u8) -> MediaId {
@@ -41,6 +46,7 @@ pub(crate) fn step(n: u8, from: u64, to: u64) -> OffsetCommit {
             ..Progress::none(None)
         },
         small_media: None,
+        extents: ExtentChanges::default(),
         state: SessionState::Active,
         expires: None,
         releases: true,
@@ -55,8 +61,9 @@ pub(crate) async fn start(ledger: &dyn Ledger, n: u8, expires: u64) -> Lease {
 
 /// Creates media `n` with some bytes, which are not synced.
 pub(crate) async fn create(vault: &dyn Vault, n: u8) -> Box<dyn MediaWriter> {
-    let writer = vault.create(media_id(n)).await.unwrap();
-    writer.write(0, data()).await.unwrap();
+    let created = vault.create(media_id(n), ExpectedSize::default()).await;
+    let writer = created.unwrap();
+    writer.append(0, data()).await.unwrap();
     writer
 }
 
@@ -68,5 +75,6 @@ pub(crate) fn data() -> Vec<Bytes> {
 /// Returns the ids of all media in the vault.
 pub(crate) async fn stored(vault: &dyn Vault) -> Vec<MediaId> {
     let listed = vault.list(None, 1_000).await.unwrap();
-    listed.media.iter().map(|stored| stored.id).collect()
+    let stored = listed.stored.iter();
+    stored.map(|stored| stored.name.media).collect()
 }

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    EndSession, Extent, Ledger, ListPosition, Listing, MediaId, MediaReader, MediaWriter,
-    Retention, Space, Sweep, SweepOptions, Timestamp, Vault, VaultError,
+    EndSession, ExpectedSize, Ledger, ListPosition, Listing, MediaId, MediaReader, MediaWriter,
+    Retention, Sealed, Space, StoredMedia, StoredName, Sweep, SweepOptions, SyncTarget, Timestamp,
+    Vault, VaultError,
 };
 
 use crate::samples::{create, media_id, session_id, start, step, stored};
@@ -44,13 +45,14 @@ async fn sweep_all(ledger: &dyn Ledger, vault: &dyn Vault, now: Timestamp) -> [u
 /// The media on the garbage list that is due.
 async fn garbage_of(ledger: &dyn Ledger) -> Vec<MediaId> {
     let listed = ledger.garbage(None, 100).await.unwrap().into_iter();
-    listed.map(|entry| entry.media).collect()
+    listed.map(|entry| entry.name.media).collect()
 }
 
 /// Creates a session with committed media.
 async fn upload(ledger: &dyn Ledger, vault: &dyn Vault, n: u8, expires: u64) {
     let held = start(ledger, n, expires).await;
-    create(vault, n).await.sync().await.unwrap();
+    let writer = create(vault, n).await;
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     ledger
         .commit_offset(session_id(n), held, step(n, 0, 8))
         .await
@@ -148,7 +150,8 @@ async fn media_is_kept_and_deleted_twice_if_the_ledger_says_so() {
     assert_eq!(sweep_all(&ledger, &vault, LATER).await, [0, 1, 0]);
     assert_eq!(stored(&vault).await, []);
     // A write of a process that was stopped takes effect.
-    create(&vault, 1).await.sync().await.unwrap();
+    let writer = create(&vault, 1).await;
+    writer.sync(SyncTarget::at(8)).await.unwrap();
     assert_eq!(sweep_all(&ledger, &vault, young).await, [0, 0, 0]);
     ledger.advance_clock(Duration::from_secs(60));
     assert_eq!(sweep_all(&ledger, &vault, young).await, [0, 1, 0]);
@@ -194,34 +197,37 @@ struct Immutable(MemoryVault);
 
 #[async_trait]
 impl Vault for Immutable {
-    async fn create(&self, id: MediaId) -> Result<Box<dyn MediaWriter>, VaultError> {
-        self.0.create(id).await
-    }
-
-    async fn reopen(
+    async fn create(
         &self,
         id: MediaId,
-        committed: u64,
-        verify: Option<Extent>,
+        expected: ExpectedSize,
     ) -> Result<Box<dyn MediaWriter>, VaultError> {
-        self.0.reopen(id, committed, verify).await
+        self.0.create(id, expected).await
+    }
+
+    async fn resume(&self, stored: &StoredMedia) -> Result<Box<dyn MediaWriter>, VaultError> {
+        self.0.resume(stored).await
+    }
+
+    async fn seal(&self, stored: &StoredMedia) -> Result<Sealed, VaultError> {
+        self.0.seal(stored).await
     }
 
     async fn read(
         &self,
-        id: MediaId,
+        media: &StoredName,
         range: Range<u64>,
     ) -> Result<Box<dyn MediaReader>, VaultError> {
-        self.0.read(id, range).await
+        self.0.read(media, range).await
     }
 
-    async fn delete(&self, id: MediaId) -> Result<(), VaultError> {
-        if id < media_id(IMMUTABLE) {
+    async fn delete(&self, stored: &StoredName) -> Result<(), VaultError> {
+        if stored.media < media_id(IMMUTABLE) {
             let cause = Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
-            let id = Some(id);
+            let id = Some(stored.media);
             return Err(VaultError::Unavailable { id, cause });
         }
-        self.0.delete(id).await
+        self.0.delete(stored).await
     }
 
     async fn list(&self, from: Option<ListPosition>, limit: usize) -> Result<Listing, VaultError> {

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use windlass_store::{
-    Epoch, Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit, Progress,
-    SessionId, SessionState, Timestamp, Vault as _,
+    ExpectedSize, ExtentChanges, Ledger as _, MediaId, MediaLocation, MediaRef, NewSession,
+    OffsetCommit, Progress, SessionId, SessionState, StoredName, Timestamp, Vault as _,
 };
 use windlass_store_local::{Durability, LocalStore, Options};
 use windlass_testkit::rng::Rng;
@@ -119,7 +119,8 @@ impl SeededStore {
             if let Some((at, _)) = self.left(number).media
                 && at.location == MediaLocation::Vault
             {
-                undeleted += u64::from(store.vault.read(at.id, 0..1).await.is_ok());
+                undeleted +=
+                    u64::from(store.vault.read(&StoredName::of(at.id), 0..1).await.is_ok());
             }
         }
         undeleted
@@ -198,17 +199,14 @@ fn media(
 async fn make(store: &LocalStore, sessions: impl Iterator<Item = Left>) -> anyhow::Result<()> {
     for Left { session, media } in sessions {
         let id = session.id;
-        store.ledger.start(session).await?;
+        let lease = store.ledger.start(session).await?;
         let Some((at, bytes)) = media else { continue };
         if at.location == MediaLocation::Vault {
-            let writer = store.vault.create(at.id).await?;
-            writer.write(0, vec![bytes.clone()]).await?;
+            let writer = store.vault.create(at.id, ExpectedSize::default()).await?;
+            writer.append(0, vec![bytes.clone()]).await?;
         }
-        store.ledger.lease(id).await?;
-        store
-            .ledger
-            .commit_offset(id, Epoch(1), advance(at, bytes))
-            .await?;
+        let commit = store.ledger.commit_offset(id, lease, advance(at, bytes));
+        commit.await?;
     }
     Ok(())
 }
@@ -223,8 +221,10 @@ fn advance(at: MediaRef, bytes: Bytes) -> OffsetCommit {
             ..Progress::none(None)
         },
         small_media: (at.location == MediaLocation::Ledger).then_some(bytes),
+        extents: ExtentChanges::default(),
         state: SessionState::Active,
         expires: None,
+        releases: true,
     }
 }
 

@@ -439,5 +439,5 @@ async fn swept(ledger: &dyn Ledger, vault: &MemoryVault) -> usize {
         }
     }
     let listing = vault.list(None, 100).await;
-    listing.expect("memory does not fail").media.len()
+    listing.expect("memory does not fail").stored.len()
 }

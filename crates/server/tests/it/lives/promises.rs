@@ -111,5 +111,6 @@ fn named(rows: Vec<Resource>) -> BTreeSet<MediaId> {
 async fn stored(stores: &Stores) -> BTreeSet<MediaId> {
     let listed = stores.vault.list(None, 100).await;
     let listed = listed.expect("the vault is well");
-    listed.media.iter().map(|media| media.id).collect()
+    let all = listed.stored.iter();
+    all.map(|entry| entry.name.media).collect()
 }

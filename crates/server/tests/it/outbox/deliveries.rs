@@ -65,7 +65,7 @@ async fn event_keeps_its_media_until_it_is_delivered() {
     assert!(attempts.iter().any(|it| it.media == Some(MEDIA.whole())));
     sleep(A_WHILE).await;
     let listed = place.stores.vault.list(None, 10).await;
-    assert_eq!(listed.expect("the vault is well").media, []);
+    assert_eq!(listed.expect("the vault is well").stored, []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -144,6 +144,8 @@ fn purpose_of_each_change() {
     let end = EndSession::Cancelled;
     let (now, limit) = (Timestamp::from_millis(0), 1);
     let finish = FinishSession {
+        handle: Bytes::new(),
+        left: Vec::new(),
         id,
         lease: Lease {
             id: LeaseId::from_bytes([0; 16]),

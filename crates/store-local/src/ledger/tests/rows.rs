@@ -140,10 +140,11 @@ fn unknown_media_is_looked_up_in_one_snapshot() {
     let reader = schema::open_reader(&path).unwrap();
     let ids = [1, 2].map(|n| MediaId::from_bytes([n; 16]));
     // Each media becomes garbage just before it is looked up.
-    let looked_up = ids.into_iter().inspect(|id| {
+    let names = ids.map(StoredName::of);
+    let looked_up = names.clone().into_iter().inspect(|name| {
         let sql = "INSERT INTO garbage VALUES (?1, x'', 0, 0)";
-        writer.execute(sql, [id.as_bytes()]).unwrap();
+        writer.execute(sql, [name.media.as_bytes()]).unwrap();
     });
-    let unknown = references::unknown_media(&reader, references::IS_KNOWN, looked_up).unwrap();
-    assert_eq!(unknown, ids[1..]);
+    let unknown = references::unknown_names(&reader, looked_up).unwrap();
+    assert_eq!(unknown, names[1..]);
 }

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use windlass_store::{Failpoint, MediaId, MediaWriter as _, Part, VaultError};
+use windlass_store::{Failpoint, MediaId, MediaWriter as _, Part, SyncTarget, VaultError};
 
 use super::{IoMode, LocalWriter, MediaFile, Write, fault};
 use crate::filesystem::{self, CopyFailed};
@@ -41,17 +41,17 @@ impl LocalWriter {
             match part {
                 Part::Bytes(bytes) => {
                     let len = bytes.len() as u64;
-                    self.write(to, vec![bytes]).await?;
+                    self.append(to, vec![bytes]).await?;
                     copied(len);
                     to += len;
                 }
-                Part::Media { id, length } => {
-                    self.copy(id, length, to, copied).await?;
+                Part::Media { media, length } => {
+                    self.copy(media.media, length, to, copied).await?;
                     to += length;
                 }
             }
         }
-        self.sync().await
+        self.sync(SyncTarget::end(to)).await
     }
 
     /// Copies all of a source to the offset `to`.

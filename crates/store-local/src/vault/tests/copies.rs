@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-use windlass_store::Part;
+use windlass_store::{ExpectedSize, Part};
 
 use super::*;
 
@@ -14,7 +14,8 @@ const LONG: u64 = (20 << 20) + 5;
 const UNSEEN: &(dyn Fn(u64) + Send + Sync) = &|_| {};
 
 fn part(n: u8, length: u64) -> Part {
-    Part::Media { id: id(n), length }
+    let media = StoredName::of(id(n));
+    Part::Media { media, length }
 }
 
 fn path(dir: &TempDir, n: u8) -> PathBuf {
@@ -25,9 +26,9 @@ fn path(dir: &TempDir, n: u8) -> PathBuf {
 async fn put(vault: &LocalVault, n: u8, length: u64) -> Vec<u8> {
     let words = (0..length.div_ceil(8)).flat_map(|word| (word ^ u64::from(n) << 56).to_le_bytes());
     let bytes: Vec<u8> = words.take(usize::try_from(length).unwrap()).collect();
-    let writer = vault.create(id(n)).await.unwrap();
+    let writer = vault.create(id(n), ExpectedSize::default()).await.unwrap();
     writer
-        .write_and_sync(0, vec![bytes.clone().into()])
+        .append_and_sync(0, vec![bytes.clone().into()], SyncTarget::at(8))
         .await
         .unwrap();
     bytes
@@ -55,7 +56,7 @@ async fn sources_of_many_slices_are_copied_in_order() {
 async fn hole_of_a_source_is_read_as_zeros() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
-    drop(vault.create(id(1)).await.unwrap());
+    drop(vault.create(id(1), ExpectedSize::default()).await.unwrap());
     let file = OpenOptions::new().write(true).open(path(&dir, 1)).unwrap();
     file.write_all_at(b"cow", LONG - 3).unwrap();
     vault
@@ -78,9 +79,9 @@ async fn media_is_not_listed_while_it_is_copied() {
             .list(None, 100, |id| shared.fences.is_open(id));
         listing
             .unwrap()
-            .media
+            .stored
             .iter()
-            .map(|stored| stored.id)
+            .map(|stored| stored.name.media)
             .collect::<Vec<_>>()
     };
     let copied = |_| assert_eq!(seen(), [id(1)]);
@@ -143,8 +144,11 @@ async fn copy_to_a_full_disk_is_no_fault() {
 }
 
 async fn is_sound(vault: &LocalVault) {
-    let sound = vault.create(id(9)).await.unwrap();
-    sound.write_and_sync(0, data()).await.unwrap();
+    let sound = vault.create(id(9), ExpectedSize::default()).await.unwrap();
+    sound
+        .append_and_sync(0, data(), SyncTarget::at(8))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -152,11 +156,11 @@ async fn after_a_copy_that_cannot_be_written_no_sync_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     put(&vault, 1, 100_000).await;
-    let sound = vault.create(id(2)).await.unwrap();
+    let sound = vault.create(id(2), ExpectedSize::default()).await.unwrap();
     // Opened for reading only: every write fails.
     let broken = writer_to(&vault, File::open(path(&dir, 1)).unwrap(), 3);
     is_fault(broken.fill(vec![part(1, 100_000)], UNSEEN).await);
-    is_fault(sound.sync().await);
+    is_fault(sound.sync(SyncTarget::at(8)).await);
     is_fault(vault.concat(id(4), vec![part(1, 100_000)], UNSEEN).await);
     assert_eq!(
         listed(&vault).await,
@@ -170,11 +174,11 @@ async fn copy_whose_sync_fails_ends_all_syncs() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     put(&vault, 1, 10).await;
-    let sound = vault.create(id(2)).await.unwrap();
+    let sound = vault.create(id(2), ExpectedSize::default()).await.unwrap();
     // Takes all bytes, and cannot be synced.
     let broken = writer_on(&vault, "/dev/null", 3);
     is_fault(broken.fill(vec![part(1, 10)], UNSEEN).await);
-    is_fault(sound.sync().await);
+    is_fault(sound.sync(SyncTarget::at(8)).await);
 }
 
 #[tokio::test]
@@ -182,7 +186,7 @@ async fn dropped_copy_ends_after_its_slice() {
     let dir = tempfile::tempdir().unwrap();
     let vault = open(&dir, Durability::Disk);
     let length = 50 * LONG;
-    drop(vault.create(id(1)).await.unwrap());
+    drop(vault.create(id(1), ExpectedSize::default()).await.unwrap());
     // A hole takes no space.
     let source = OpenOptions::new().write(true).open(path(&dir, 1)).unwrap();
     source.set_len(length).unwrap();

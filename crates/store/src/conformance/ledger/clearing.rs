@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::{FAR, Names, finish, insert_with_new, small_step, step};
 use super::{
     fenced, finishing, forget_garbage, found, garbage_of, is_garbage, lease, session, small, start,
+    unknown,
 };
 use crate::change_set::ResourceChange;
 use crate::ledger::{EndSession, Ledger, OffsetCommit};
@@ -233,18 +234,14 @@ async fn media_is_unknown_when_nothing_names_it(ledger: &dyn Ledger) {
     ledger.end(id, held, EndSession::Cancelled).await.unwrap();
 
     let ids: Vec<MediaId> = [4, 0, 1, 2, 3].map(|n| names.media(n)).into();
-    let unknown = ledger.unknown_media(&ids).await.unwrap();
     assert_eq!(
-        unknown,
+        unknown(ledger, &ids).await,
         [names.media(4), names.media(3)],
         "session, resource, garbage name theirs"
     );
     forget_garbage(ledger, names.media(2)).await;
-    assert_eq!(
-        ledger.unknown_media(&ids[3..4]).await.unwrap(),
-        [names.media(2)]
-    );
-    assert_eq!(ledger.unknown_media(&[]).await.unwrap(), []);
+    assert_eq!(unknown(ledger, &ids[3..4]).await, [names.media(2)]);
+    assert_eq!(unknown(ledger, &[]).await, []);
 }
 
 /// The retention with which a ledger for [`ledger_with_retention`] is opened.
@@ -271,7 +268,7 @@ pub async fn ledger_with_retention(ledger: &dyn Ledger, advance: impl AsyncFn(Du
         ledger.end(id, held, EndSession::Cancelled).await.unwrap();
     };
     let media = names.media(0);
-    let is_known = async || ledger.unknown_media(&[media]).await.unwrap().is_empty();
+    let is_known = async || unknown(ledger, &[media]).await.is_empty();
     release(0, step(0, 10, Some(names.large(0)))).await;
     release(1, small_step(0, names.small(1), b"wind")).await;
     assert_eq!(
@@ -304,7 +301,7 @@ pub async fn ledger_with_retention(ledger: &dyn Ledger, advance: impl AsyncFn(Du
     assert_eq!(garbage_of(ledger, media).await, None);
     advance(HOUR).await;
     let second = garbage_of(ledger, media).await.expect("it is due again");
-    assert_eq!((second.attempt, &second.handle), (1, &first.handle));
+    assert_eq!((second.attempt, &second.name), (1, &first.name));
     ledger.deleted(&deleted, again_after).await.unwrap();
     assert_eq!(garbage_of(ledger, media).await.as_ref(), Some(&second));
     ledger.deleted(&[second.id], again_after).await.unwrap();

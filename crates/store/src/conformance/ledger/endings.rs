@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::super::{Names, finish, small_step, step};
-use super::{fenced, finishing, found, is_garbage, lease, session, small, start};
+use super::{fenced, finishing, found, is_garbage, lease, session, small, start, unknown};
 use crate::change_set::{ChangeSet, ResourceChange};
 use crate::ledger::{EndSession, Ledger};
 use crate::records::{Leased, NewSession, Progress, Session, SessionState, Timestamp};
@@ -78,7 +78,7 @@ async fn context_of_any_length_is_kept_until_its_session_ends(ledger: &dyn Ledge
         let mut held = Vec::new();
         for which in 0..3 {
             let id = start(ledger, new(which)).await.id;
-            let Leased { session, lease } = lease(ledger, id).await;
+            let Leased { session, lease, .. } = lease(ledger, id).await;
             assert!(session.context == context, "{len}");
             held.push((id, lease));
         }
@@ -182,7 +182,7 @@ async fn finishing_makes_the_resource_and_keeps_the_reply(ledger: &dyn Ledger) {
     };
     assert_eq!(session(ledger, id).await, expected);
     assert!(!is_garbage(ledger, media.id).await);
-    assert_eq!(ledger.unknown_media(&[media.id]).await.unwrap(), []);
+    assert_eq!(unknown(ledger, &[media.id]).await, []);
 }
 
 async fn a_resource_takes_small_media_over_from_its_session(ledger: &dyn Ledger) {

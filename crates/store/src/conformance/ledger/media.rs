@@ -3,10 +3,12 @@
 use bytes::Bytes;
 
 use super::super::{Names, finish, one, step};
-use super::{conflicts, fenced, found, is_garbage, lease, no_lease, session, small, start};
+use super::{
+    conflicts, fenced, found, is_garbage, lease, no_lease, session, small, start, unknown,
+};
 use crate::change_set::{AddedMedia, ChangeSet, MAX_ADDED_MEDIA, ResourceChange};
 use crate::ledger::{Ledger, LedgerError};
-use crate::records::{Epoch, Lease, MediaId, MediaRef};
+use crate::records::{Epoch, Lease, MediaId, MediaRef, StoredName};
 
 use ResourceChange::{Delete, Insert};
 
@@ -32,10 +34,10 @@ fn with_five_media(names: Names, held: Lease) -> ChangeSet {
             resource("added large", names.large(4)),
         ],
         small_media: Some((names.media(1), Bytes::from_static(b"wind"))),
-        new_media: Some(names.media(3)),
+        new_media: Some(StoredName::of(names.media(3))),
         added_media: vec![
             added_small(names.small(2), b"lass"),
-            AddedMedia::Vault(names.media(4)),
+            AddedMedia::Vault(StoredName::of(names.media(4))),
         ],
         finish: Some(finish(names.session(0), held, Some(names.large(0)))),
         ..ChangeSet::default()
@@ -66,7 +68,7 @@ async fn each_media_of_a_change_set_gets_its_resource(ledger: &dyn Ledger) {
     for id in large {
         assert!(!is_garbage(ledger, id).await);
     }
-    assert_eq!(ledger.unknown_media(&large).await.unwrap(), []);
+    assert_eq!(unknown(ledger, &large).await, []);
 }
 
 async fn refused_change_set_stores_none_of_its_media(ledger: &dyn Ledger) {
@@ -80,8 +82,8 @@ async fn refused_change_set_stores_none_of_its_media(ledger: &dyn Ledger) {
     };
     let taken = names.resource("upload", None);
     conflicts(ledger.apply(with_last(Insert(taken))).await);
-    let unknown = names.resource("late", Some(names.large(9)));
-    conflicts(ledger.apply(with_last(Insert(unknown))).await);
+    let foreign = names.resource("late", Some(names.large(9)));
+    conflicts(ledger.apply(with_last(Insert(foreign))).await);
     // The media 2 comes in the ledger, and not in the vault.
     let elsewhere = names.resource("late", Some(names.large(2)));
     conflicts(ledger.apply(with_last(Insert(elsewhere))).await);
@@ -99,7 +101,7 @@ async fn refused_change_set_stores_none_of_its_media(ledger: &dyn Ledger) {
         assert!(!is_garbage(ledger, names.media(n)).await);
     }
     let added = [3, 4].map(|n| names.media(n));
-    assert_eq!(ledger.unknown_media(&added).await.unwrap(), added);
+    assert_eq!(unknown(ledger, &added).await, added);
     assert_eq!(session(ledger, names.session(0)).await, before);
 }
 
@@ -109,8 +111,8 @@ async fn added_media_that_no_resource_takes_is_released(ledger: &dyn Ledger) {
         small_media: Some((names.media(0), Bytes::from_static(b"wind"))),
         added_media: vec![
             added_small(names.small(1), b"lass"),
-            AddedMedia::Vault(names.media(2)),
-            AddedMedia::Vault(names.media(3)),
+            AddedMedia::Vault(StoredName::of(names.media(2))),
+            AddedMedia::Vault(StoredName::of(names.media(3))),
         ],
         ..one(Insert(names.resource("picture", Some(names.small(0)))))
     };

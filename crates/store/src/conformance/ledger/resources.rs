@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::super::{Names, finish, insert_with_new, next_version, one, step};
-use super::{conflicts, forget_garbage, found, is_garbage, lease, session, small, start};
+use super::{conflicts, forget_garbage, found, is_garbage, lease, session, small, start, unknown};
 use crate::change_set::{ChangeSet, Expected, ResourceChange};
 use crate::ledger::{Ledger, LedgerError};
-use crate::records::{MAX_KEY_LEN, Resource};
+use crate::records::{MAX_KEY_LEN, Resource, StoredName};
 
 use ResourceChange::{Delete, Insert, Replace};
 
@@ -403,7 +403,7 @@ async fn media_referenced_and_unreferenced_by_one_set_is_released(ledger: &dyn L
     };
     let large = ChangeSet {
         resources: named_and_deleted("large", names.large(0)),
-        new_media: Some(names.media(0)),
+        new_media: Some(StoredName::of(names.media(0))),
         ..ChangeSet::default()
     };
     ledger.apply(large).await.unwrap();
@@ -519,7 +519,7 @@ async fn media_is_released_with_its_last_reference(ledger: &dyn Ledger) {
                 ..ChangeSet::default()
             };
             ledger.apply(changes).await.unwrap();
-            let unknown = ledger.unknown_media(&[large.id, little.id]).await.unwrap();
+            let unknown = unknown(ledger, &[large.id, little.id]).await;
             let is_last = nth == order.len();
             assert_eq!(unknown.contains(&little.id), is_last, "{order:?}");
             assert!(!unknown.contains(&large.id), "{order:?}");
@@ -533,7 +533,7 @@ async fn media_is_released_with_its_last_reference(ledger: &dyn Ledger) {
 async fn new_media_that_no_resource_takes_is_garbage(ledger: &dyn Ledger) {
     let names = Names::of("new_media_that_no_resource_takes_is_garbage");
     let changes = ChangeSet {
-        new_media: Some(names.media(0)),
+        new_media: Some(StoredName::of(names.media(0))),
         ..one(Insert(names.resource("llama", None)))
     };
     ledger.apply(changes).await.unwrap();

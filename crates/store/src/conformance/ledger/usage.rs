@@ -6,7 +6,7 @@ use super::super::{Names, finish, insert_with_new, next_version, one, progress, 
 use super::{finishing, found, lease, session, start};
 use crate::change_set::{ChangeSet, FinishSession, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit};
-use crate::records::{NewSession, OwnerQuotas, Progress, Quota, Resource, Timestamp, Usage};
+use crate::records::{Media, NewSession, OwnerQuotas, Progress, Quota, Resource, Timestamp, Usage};
 
 use ResourceChange::{Delete, Insert, Replace};
 
@@ -320,7 +320,7 @@ async fn commit_and_change_set_beyond_a_quota_change_nothing(ledger: &dyn Ledger
     };
     apply(one(replace)).await.unwrap();
     let unowned = owned(names, "e", None, 1);
-    let media = unowned.media.as_ref().map(|media| media.at.id);
+    let media = unowned.media.as_ref().map(Media::name);
     let mut changes = one(Insert(unowned));
     changes.new_media = media;
     apply(changes).await.unwrap();
