@@ -6,7 +6,7 @@ use windlass_digest::{Digests, ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, Ending, Outcome, SessionError};
 use windlass_store::{
     ExpectedSize, Failpoint, Lease, LedgerError, MediaLocation, Session, SessionId, SessionState,
-    StoredMedia, StoredName,
+    StoredMedia,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext};
@@ -577,14 +577,10 @@ impl<C: Completion> Append<C> {
         if let Some(digests) = known {
             return Ok((seal, digests));
         }
-        let name = StoredName {
-            media: at.id,
-            handle: seal.handle.clone(),
-        };
-        let computed = self.engine.digests_of_sealed(&name, progress, self.wanted);
-        let computed = computed.await?;
-        expected.check(&computed)?;
-        Ok((seal, computed))
+        let handle = seal.handle.clone();
+        let engine = &self.engine;
+        let computed = engine.digests_of_sealed(progress, handle, self.wanted, &expected);
+        Ok((seal, computed.await?))
     }
 
     /// Finishes with media that can be read. If that fails, small media is committed then.

@@ -30,6 +30,7 @@ use crate::pool::Permit;
 use crate::quotas::Reservation;
 use crate::retries::Retries;
 use crate::shares::{Caller, SharePermit};
+use crate::sink::delete_unnamed;
 
 /// Maximum number of concatenations for one call, if other calls keep replacing its sources. Each
 /// concatenation may copy everything.
@@ -78,7 +79,7 @@ struct Concat<'a, C: Completion> {
 struct Made {
     sources: Vec<MediaRef>,
     at: MediaRef,
-    /// What names it in the vault beside its id.
+    /// The handle of the media.
     handle: Bytes,
     /// The bytes of small media.
     small_bytes: Option<Bytes>,
@@ -243,7 +244,7 @@ impl<'a, C: Completion> Concat<'a, C> {
                 let copied = self.copy(at.id, all, wanted.length()).await;
                 if copied.is_err() {
                     // A vault with names of its own leaves it to the sweep.
-                    self.engine.delete_unnamed(&StoredName::of(at.id)).await;
+                    delete_unnamed(&*parts.stores.vault, &StoredName::of(at.id)).await;
                 }
                 let handle = copied?;
                 Failpoint::SingleRequestSynced.reach();
@@ -360,7 +361,7 @@ impl<'a, C: Completion> Concat<'a, C> {
                 media: made.at.id,
                 handle: made.handle,
             };
-            self.engine.delete_unnamed(&name).await;
+            delete_unnamed(&*self.engine.parts().stores.vault, &name).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_digest::{Digests, Md5Sha256Hasher, Wanted};
+use windlass_digest::{Digests, ExpectedDigests, Md5Sha256Hasher, Wanted};
 use windlass_store::{Extent, Progress, Sealed, StoredMedia, StoredName, Vault, VaultError};
 
 use crate::checksums::hash;
@@ -11,13 +11,14 @@ use crate::completion::Completion;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::offset_committer::OffsetCommitter;
+use crate::sink::delete_unnamed;
 
-/// What sealing media has yielded. Small media has neither.
+/// The result of sealing media. Both are empty for small media.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seal {
-    /// What names the media in the vault beside its id.
+    /// The handle of the media.
     pub(crate) handle: Bytes,
-    /// Numbers of the extents that are no part of it.
+    /// Numbers of the extents that the media does not consist of.
     pub(crate) left: Vec<u32>,
 }
 
@@ -53,61 +54,58 @@ impl<C: Completion> Engine<C> {
     /// The vault's.
     pub(crate) async fn seal_unnamed(&self, stored: &mut StoredMedia) -> Result<Bytes, Error> {
         let vault = &*self.parts().stores.vault;
-        let before = stored.names();
-        loop {
+        let mut names = stored.names();
+        let (handle, left) = loop {
             match vault.seal(stored).await? {
-                Sealed::Media { handle, left } => {
-                    let named = before.into_iter().chain(stored.names());
-                    let parts = stored.extents.iter();
-                    let kept: Vec<_> = parts
-                        .filter(|extent| !left.contains(&extent.number))
-                        .map(|extent| &extent.name)
-                        .collect();
-                    for name in named.filter(|name| !kept.contains(&&name.handle)) {
-                        if name.handle != handle {
-                            self.delete_unnamed(&name).await;
-                        }
-                    }
-                    return Ok(handle);
+                Sealed::Media { handle, left } => break (handle, left),
+                Sealed::Composed(changes) => {
+                    stored.change(&changes);
+                    names.extend(stored.names());
                 }
-                Sealed::Composed(changes) => stored.change(&changes),
+            }
+        };
+        let mut parts = stored.extents.clone();
+        parts.retain(|extent| !left.contains(&extent.number));
+        for name in names {
+            let is_part = parts.iter().any(|extent| extent.name == name.handle);
+            if !is_part && name.handle != handle {
+                delete_unnamed(vault, &name).await;
             }
         }
+        Ok(handle)
     }
 
-    /// Deletes what no row names.
-    pub(crate) async fn delete_unnamed(&self, name: &StoredName) {
-        if let Err(error) = self.parts().stores.vault.delete(name).await {
-            tracing::warn!(media = %name.media, %error, "left for the sweep to delete");
-        }
-    }
-
-    /// Returns the digests of sealed media with this progress. Reads the media.
+    /// Reads sealed media, computes its digests and checks them. `progress` is its last commit.
     ///
     /// # Errors
-    /// The vault's.
+    /// The vault's, or that of a digest that is not the expected one.
     pub(crate) async fn digests_of_sealed(
         &self,
-        name: &StoredName,
         progress: &Progress,
+        handle: Bytes,
         wanted: Wanted,
+        expected: &ExpectedDigests,
     ) -> Result<Digests, Error> {
+        let media = progress.media.expect("a flushed sink names its media").id;
+        let name = StoredName { media, handle };
         let parts = self.parts();
         // Without a timeout: the whole media is there, and a refusal would waste it.
         let _permit = parts.media_reads.acquire(1).await;
         let vault = &parts.stores.vault;
         let read_len = vault.hints().read_len;
-        let mut reader = vault.read(name, 0..progress.offset).await?;
+        let mut reader = vault.read(&name, 0..progress.offset).await?;
         let mut hasher = Box::new(Md5Sha256Hasher::new(wanted));
         loop {
             let bytes = reader.next(read_len).await?;
             if bytes.is_empty() {
                 let (md5, sha256) = hasher.finish();
-                return Ok(Digests {
+                let digests = Digests {
                     crc32c: progress.crc32c,
                     md5,
                     sha256,
-                });
+                };
+                expected.check(&digests)?;
+                return Ok(digests);
             }
             // Hashing is bound by the processor and would block a worker thread of the runtime.
             let task = tokio::task::spawn_blocking(move || hash(hasher, &[bytes]));

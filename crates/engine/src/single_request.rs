@@ -2,9 +2,9 @@
 //! breaks.
 
 use bytes::Bytes;
-use windlass_digest::{Digests, ExpectedDigests, Wanted};
+use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, BodyLength, Ending};
-use windlass_store::{ExpectedSize, Failpoint, Progress, StoredName};
+use windlass_store::{ExpectedSize, Failpoint};
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
 use crate::disks::Leaving;
@@ -212,11 +212,14 @@ impl<C: Completion> SingleRequestUpload<C> {
             self.expected_digests.check(digests)?;
         }
         let handle = self.seal().await?;
-        let digests = match known {
-            Some(digests) => digests,
-            None => self.digests_of_sealed(progress, handle.clone()).await?,
+        let digests = if let Some(digests) = known {
+            digests
+        } else {
+            let (handle, expected) = (handle.clone(), &self.expected_digests);
+            let engine = &self.engine;
+            let computed = engine.digests_of_sealed(progress, handle, self.wanted, expected);
+            computed.await?
         };
-        self.expected_digests.check(&digests)?;
         let media = media_of(self.context.content_type(), progress, handle, digests);
         let finished = FinishedMedia::uploaded(media, flushed.small_bytes);
         finish(&self.engine, &self.context, &finished, None).await
@@ -232,17 +235,6 @@ impl<C: Completion> SingleRequestUpload<C> {
                 Ok(handle)
             }
         }
-    }
-
-    async fn digests_of_sealed(
-        &self,
-        progress: &Progress,
-        handle: Bytes,
-    ) -> Result<Digests, Error> {
-        let media = progress.media.expect("a flushed sink names its media").id;
-        let name = StoredName { media, handle };
-        let digests = self.engine.digests_of_sealed(&name, progress, self.wanted);
-        digests.await
     }
 
     /// Discards the media of a failed upload. Returns the error for the reply.

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use windlass_digest::{Digests, Md5Sha256Hasher, Wanted};
 use windlass_store::{
     ExpectedSize, ExtentChanges, Ledger, MediaId, MediaLocation, MediaRef, MediaWriter, Progress,
-    StoredExtent, StoredMedia, SyncTarget, Timestamp, Vault, VaultError,
+    StoredExtent, StoredMedia, StoredName, SyncTarget, Timestamp, Vault, VaultError,
 };
 
 use crate::checksums::{BackgroundHasher, RunningChecksum, hash};
@@ -174,6 +174,13 @@ pub(crate) struct FlushedMedia {
     pub(crate) small_bytes: Option<Bytes>,
 }
 
+/// Deletes what no row names. If that fails, the sweep deletes it later.
+pub(crate) async fn delete_unnamed(vault: &dyn Vault, name: &StoredName) {
+    if let Err(error) = vault.delete(name).await {
+        tracing::warn!(media = %name.media, %error, "left for the sweep to delete");
+    }
+}
+
 /// Whether a sink opens media of the vault for writing.
 pub(crate) enum Reopen<'a> {
     /// No: it is complete.
@@ -199,10 +206,9 @@ impl MediaSink {
         }
     }
 
-    /// Creates a sink that continues at the offset of `progress`. `open` is the media if it is
+    /// Creates a sink that continues at the offset of `progress`. `open` may have the media if it is
     /// still open from the previous request. If not, the vault opens it again: it verifies the last
-    /// committed extent and cuts off the bytes after the committed offset. Media that `is_complete`
-    /// is not opened.
+    /// committed extent and cuts off the bytes after the committed offset.
     pub(crate) async fn resume(
         sink_deps: SinkDeps,
         wanted: Wanted,
@@ -540,9 +546,7 @@ impl MediaSink {
         let mut stored = StoredMedia::new(media.id, self.buffer_end.offset);
         stored.extents = extents;
         for name in stored.names() {
-            if let Err(error) = self.sink_deps.vault.delete(&name).await {
-                tracing::warn!(media = %media.id, %error, "left for the sweep to delete");
-            }
+            delete_unnamed(&*self.sink_deps.vault, &name).await;
         }
     }
 

@@ -266,9 +266,8 @@ pub struct Extent {
 pub struct StoredName {
     /// Id of the media that it belongs to.
     pub media: MediaId,
-    /// What names it beside that: the handle of sealed media, or the name of an extent. At most
-    /// [`MAX_NAME_LEN`] bytes, which mean something to the vault alone. Empty in a vault that names
-    /// media by their ids.
+    /// The handle of sealed media, or the name of an extent. At most [`MAX_NAME_LEN`] bytes, which
+    /// mean something to the vault alone. Empty in a vault that names media by their ids.
     pub handle: Bytes,
 }
 
@@ -592,8 +591,8 @@ impl From<NewSession> for Session {
 pub struct Media {
     /// Id of the media and where it is stored.
     pub at: MediaRef,
-    /// What names it in the vault beside its id. Empty if its id is enough, or if it is in the
-    /// ledger.
+    /// The second part of its [name](StoredName) in the vault. Empty if its id is enough, or if it
+    /// is in the ledger.
     pub handle: Bytes,
     /// Length in bytes.
     pub length: u64,

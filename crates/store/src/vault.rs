@@ -288,7 +288,7 @@ impl SyncTarget {
 pub enum Sealed {
     /// The media can be read.
     Media {
-        /// What names it beside its id. Empty if its id is enough.
+        /// The second part of its [name](StoredName). Empty if its id is enough.
         handle: Bytes,
         /// Numbers of the extents that are no part of it, and have to be deleted.
         left: Vec<u32>,

@@ -177,7 +177,7 @@ impl Uploaded {
 pub struct MediaSource {
     store_handles: StoreHandles,
     at: MediaRef,
-    /// What names it in the vault beside its id.
+    /// The handle of the media.
     handle: Bytes,
     length: u64,
     /// All bytes, if they are not yet in a store.

@@ -1,6 +1,7 @@
 //! Failed uploads, and the fate of their media and their sessions.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tower_service::Service as _;
 use windlass_discovery::Api;
 use windlass_server::{ServedApi, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
-use windlass_store::memory::{MemoryLedger, MemoryVault};
+use windlass_store::memory::{MemoryLedger, MemoryVault, ObjectVault};
 use windlass_store::{
     ExtentChanges, Ledger as _, MediaId, MediaLocation, MediaRef, NewSession, OffsetCommit,
     Progress, SessionId, SessionState, Timestamp, Vault as _,
@@ -51,6 +52,26 @@ async fn unreferenced_media_with_a_wrong_digest_is_deleted_at_once() {
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{reply:?}");
     assert_eq!(world.query(&session).await.status, StatusCode::GONE);
     assert_eq!(count(&vault).await, 0);
+}
+
+/// In a vault of objects, media arrives in several and is sealed as one.
+#[tokio::test(start_paused = true)]
+async fn media_of_one_request_leaves_no_object_beside_the_sealed_one() {
+    let vault = ObjectVault::new(NonZeroU64::new(16).expect("it is not zero"));
+    let world = World::without_checkpoints(Stores {
+        ledger: Arc::new(MemoryLedger::new()),
+        vault: Arc::new(vault.clone()),
+    });
+    let media = Media::new(4, 3 * SMALL_MEDIA + 1);
+    let headers = [("x-goog-hash", "crc32c=AAAAAA==")];
+    let uri = format!("{}?uploadType=media", farm::UPLOADS);
+    let refused = world.send("POST", &uri, &headers, media).await;
+    assert_eq!((refused.status.as_u16(), vault.objects()), (400, 0));
+    let reply = world
+        .simple(farm::ANIMALS, "image/png", &media.whole())
+        .await;
+    assert_eq!((reply.status.as_u16(), vault.objects()), (200, 1));
+    assert_eq!(world.media(&reply).await, media.whole());
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,11 +69,7 @@ impl Tables<'_> {
 }
 
 /// Whether an extent of media has a name.
-pub(super) fn is_named(
-    connection: &Connection,
-    media: MediaId,
-    name: &[u8],
-) -> rusqlite::Result<bool> {
+fn is_named(connection: &Connection, media: MediaId, name: &[u8]) -> rusqlite::Result<bool> {
     let mut statement = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM extents WHERE media = ?1 AND name = ?2)")?;
     statement.query_row(params![media.as_bytes(), name], |row| row.get(0))

@@ -124,7 +124,7 @@ pub(crate) struct Miscount {
     pub(crate) media: MediaRef,
     /// Number of rows that reference it.
     pub(crate) counted: u64,
-    /// The stored number; 0 if there is none.
+    /// The stored number. 0 if the ledger has none.
     pub(crate) stored: u64,
 }
 

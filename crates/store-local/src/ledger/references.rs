@@ -19,7 +19,7 @@ pub(super) struct References(Vec<Counted>);
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) media: MediaRef,
-    /// What names it in the vault beside its id, if it is sealed. Empty if its id is enough.
+    /// The handle of sealed media. Empty if its id is enough.
     pub(super) handle: Bytes,
     /// Number of added references, less the removed ones.
     pub(super) net: i64,

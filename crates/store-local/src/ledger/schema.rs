@@ -23,7 +23,7 @@ pub(crate) const VERSION: i32 = 5;
 /// The oldest version that is still read. Opening a store upgrades it to [`VERSION`].
 const OLDEST: i32 = 1;
 
-/// The tables.
+/// The tables, except [`TABLES_OF_VERSION_5`].
 ///
 /// `store` has one row. `sessions`, `resources` and `small_media` have rowids on purpose: rows that
 /// are written at about the same time then share pages, whatever their ids are, and a commit writes
@@ -64,8 +64,7 @@ const OLDEST: i32 = 1;
 ///
 /// `garbage` has what [`super::garbage`] lists.
 ///
-/// * `handle`: what names sealed media, or garbage, in the vault beside its id. The local vault
-///   needs nothing.
+/// * `handle`: second part of the name of sealed media, or of garbage. Empty in the local vault.
 /// * `not_before`: time before which it is not deleted, or 0; `attempt`: number of its deletions.
 ///
 /// [`super::usage`] adds the table of the usage of each owner.
@@ -102,11 +101,6 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_finishing ON sessions (id) WHERE state = 1;
 CREATE INDEX sessions_expires ON sessions (expires);
 
-CREATE TABLE contexts (
-    session BLOB NOT NULL UNIQUE,
-    bytes   BLOB NOT NULL
-) STRICT;
-
 CREATE TABLE resources (
     collection   TEXT    NOT NULL,
     id           TEXT    NOT NULL,
@@ -132,6 +126,14 @@ CREATE INDEX resources_claimed ON resources (collection) WHERE claimed_by IS NOT
 CREATE TABLE small_media (
     id    BLOB NOT NULL UNIQUE,
     bytes BLOB NOT NULL
+) STRICT;
+";
+
+/// The tables that version 5 has added or replaced: the rest of [`TABLES`].
+const TABLES_OF_VERSION_5: &str = "
+CREATE TABLE contexts (
+    session BLOB NOT NULL UNIQUE,
+    bytes   BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE media (
@@ -178,32 +180,14 @@ fn from_version_4() -> String {
     const JSON: &str = "CAST(body AS TEXT)";
     format!(
         "
-CREATE TABLE contexts (
-    session BLOB NOT NULL UNIQUE,
-    bytes   BLOB NOT NULL
-) STRICT;
+ALTER TABLE garbage RENAME TO old_garbage;
+{TABLES_OF_VERSION_5}
 ALTER TABLE sessions ADD COLUMN context_len INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE sessions ADD COLUMN expected_digests BLOB NOT NULL DEFAULT x'';
 INSERT INTO contexts SELECT id, context FROM sessions WHERE length(context) > {MAX_CONTEXT_IN_ROW};
 UPDATE sessions SET context_len = length(context), context = x''
 WHERE length(context) > {MAX_CONTEXT_IN_ROW};
 
-CREATE TABLE media (
-    id     BLOB    NOT NULL,
-    place  INTEGER NOT NULL,
-    refs   INTEGER NOT NULL,
-    handle BLOB    NOT NULL DEFAULT x'',
-    PRIMARY KEY (id, place)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE extents (
-    media  BLOB    NOT NULL,
-    number INTEGER NOT NULL,
-    start  INTEGER NOT NULL,
-    len    INTEGER NOT NULL,
-    name   BLOB    NOT NULL,
-    PRIMARY KEY (media, number)
-) STRICT, WITHOUT ROWID;
 INSERT INTO media (id, place, refs)
 SELECT media, place, count(*) FROM (
     SELECT media, place FROM sessions UNION ALL SELECT media, place FROM resources
@@ -211,14 +195,6 @@ SELECT media, place, count(*) FROM (
 DROP INDEX sessions_media;
 DROP INDEX resources_media;
 
-ALTER TABLE garbage RENAME TO old_garbage;
-CREATE TABLE garbage (
-    media      BLOB    NOT NULL,
-    handle     BLOB    NOT NULL,
-    not_before INTEGER NOT NULL,
-    attempt    INTEGER NOT NULL,
-    PRIMARY KEY (media, handle)
-) STRICT, WITHOUT ROWID;
 INSERT INTO garbage SELECT media, x'', 0, 0 FROM old_garbage;
 DROP TABLE old_garbage;
 
@@ -428,6 +404,7 @@ fn make_tables(connection: &mut Connection, identity: Identity) -> Result<(), Sc
     match found {
         (0, 0) if is_empty(&transaction)? => {
             transaction.execute_batch(TABLES)?;
+            transaction.execute_batch(TABLES_OF_VERSION_5)?;
             transaction.execute_batch(&usage::tables())?;
             transaction.execute("INSERT INTO store VALUES (?1)", [identity.as_bytes()])?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
