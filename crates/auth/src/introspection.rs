@@ -90,7 +90,7 @@ impl IntrospectionScheme {
         Self {
             service,
             questions: Semaphore::new(INTROSPECTIONS),
-            shares: Shares::new(INTROSPECTIONS_PER_CLIENT),
+            shares: Shares::of_count(INTROSPECTIONS_PER_CLIENT),
             valid: TokenCache::of_valid(),
             refused: TokenCache::with_bounds(REFUSED_TOKENS, REFUSED_TOKENS),
         }
@@ -111,7 +111,7 @@ impl IntrospectionScheme {
         // permits that all clients share.
         let permits = async {
             let of_client = match client {
-                Some(client) => Some(self.shares.acquire(client).await),
+                Some(client) => Some(self.shares.acquire(client, 1).await),
                 None => None,
             };
             (of_client, self.questions.acquire().await)

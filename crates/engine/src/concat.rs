@@ -68,7 +68,7 @@ struct Concat<'a, C: Completion> {
     /// would only hold upload permits and memory while they wait for a thread.
     _turn: Permit,
     /// The permit from the caller's own limit.
-    _share: Option<SharePermit<'a, Caller>>,
+    _share: Option<SharePermit<Caller>>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
     /// Memory of the context, which outlives its client.
@@ -104,7 +104,7 @@ impl<'a, C: Completion> Concat<'a, C> {
         // callers.
         let turns = async {
             let share = match context.caller() {
-                Some(caller) => Some(parts.concatenation_shares.acquire(caller).await),
+                Some(caller) => Some(parts.concatenation_shares.acquire(caller, 1).await),
                 None => None,
             };
             (share, parts.concatenations.acquire(1).await)

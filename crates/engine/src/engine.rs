@@ -39,7 +39,7 @@ pub struct EngineParts {
     /// The calls that may concatenate media at a time.
     pub concatenations: Pool,
     /// The calls of one caller that may concatenate media at a time.
-    pub concatenation_shares: Arc<Shares<Caller>>,
+    pub concatenation_shares: Shares<Caller>,
     /// The memory of the contexts of calls that concatenate media.
     pub metadata: Pool,
     /// The memory of media that is read as a whole.
@@ -86,7 +86,7 @@ impl EngineParts {
             uploads: Pool::of_count(LimitedResource::Uploads, UPLOADS),
             media_reads: Pool::of_count(LimitedResource::MediaReads, READS),
             concatenations: Pool::of_count(LimitedResource::Concatenations, READS),
-            concatenation_shares: Arc::new(Shares::new(READS / 2)),
+            concatenation_shares: Shares::of_count(READS / 2),
             metadata: Pool::of_bytes(LimitedResource::Metadata, MEMORY),
             reading: Pool::for_large(LimitedResource::Reading, MEMORY),
             buffer_pool: BufferPool::new(MEMORY),

@@ -32,7 +32,7 @@
 //! | [`locks`] | locks of sessions and of keys within the process |
 //! | [`lifecycle`] | fail-stop, drain, and work that outlives its request |
 //! | `pool`, `importance` | limited resources, and who gets the last units |
-//! | `shares`, `byte_shares` | limits for each caller |
+//! | `shares` | limits for each caller |
 //! | [`disks`] | free space on the disks, and admission of writes |
 //! | [`quotas`], [`copies`] | limits on stored and on copied bytes |
 //! | `sink`, `write_buffer`, `checksums` | from bytes to durable media, with its digests |
@@ -85,7 +85,6 @@
 //!   in the dialect in which it was started.
 
 mod append;
-mod byte_shares;
 mod checksums;
 mod completion;
 mod concat;
@@ -116,7 +115,6 @@ mod single_request;
 mod sink;
 mod write_buffer;
 
-pub use byte_shares::{ByteShare, ByteShares};
 pub use checksums::RunningChecksum;
 pub use completion::{Completed, Completion, FinishedMedia, Terms, UploadContext, UploadEvent};
 pub use concatenation::Concatenation;

@@ -132,7 +132,7 @@ impl LimitedResource {
 }
 
 /// The unit in which bytes are counted.
-const KIB: u64 = 1024;
+pub(crate) const KIB: u64 = 1024;
 
 // The last eighth of a pool of bytes is for small permits, so that a few clients with large documents do not
 // lock out all other clients. Half of this eighth is for clients with few requests. A permit that
@@ -481,7 +481,7 @@ impl AsRef<[u8]> for BytesWithPermit {
 }
 
 /// Returns the units of an amount. Half of the maximum stands for more, so that sums do not overflow.
-fn units(amount: u64, unit: u64) -> u32 {
+pub(crate) fn units(amount: u64, unit: u64) -> u32 {
     u32::try_from(amount.div_ceil(unit)).unwrap_or(u32::MAX / 2)
 }
 

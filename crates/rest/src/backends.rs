@@ -115,13 +115,13 @@ pub struct Backends {
 #[derive(Clone)]
 struct Calls {
     pool: Pool,
-    shares: Arc<Shares<Caller>>,
+    shares: Shares<Caller>,
 }
 
 /// A permit for a call to a service. Dropping it releases the permit.
 #[derive(Debug)]
-struct CallPermit<'a> {
-    _share: Option<SharePermit<'a, Caller>>,
+struct CallPermit {
+    _share: Option<SharePermit<Caller>>,
     _place: Permit,
 }
 
@@ -129,7 +129,7 @@ impl Calls {
     fn new() -> Self {
         Self {
             pool: Pool::of_count(LimitedResource::BackendCalls, BACKEND_CALLS),
-            shares: Arc::new(Shares::new(CALLS_PER_CALLER)),
+            shares: Shares::of_count(CALLS_PER_CALLER),
         }
     }
 
@@ -138,14 +138,10 @@ impl Calls {
     ///
     /// # Errors
     /// [`Full`] if the service has its maximum number of calls, or after the timeout.
-    async fn admit(
-        &self,
-        caller: Option<Caller>,
-        timeout: Duration,
-    ) -> Result<CallPermit<'_>, Full> {
+    async fn admit(&self, caller: Option<Caller>, timeout: Duration) -> Result<CallPermit, Full> {
         let share = match caller {
             Some(caller) => {
-                let share = tokio::time::timeout(timeout, self.shares.acquire(caller));
+                let share = tokio::time::timeout(timeout, self.shares.acquire(caller, 1));
                 Some(share.await.map_err(|_| self.pool.full())?)
             }
             None => None,

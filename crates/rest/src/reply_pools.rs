@@ -1,10 +1,9 @@
 //! The memory of replies.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_engine::{ByteShares, Caller, Full, Importance, LimitedResource, Pool};
+use windlass_engine::{Caller, Full, Importance, LimitedResource, Pool, Shares};
 
 // The limit on requests bounds all short replies together. An upload must not fail at its end
 // because other clients do not read their replies.
@@ -20,7 +19,7 @@ pub struct ReplyPools {
     pub large: Pool,
     /// Limits each caller to half of the bytes of large replies, so that a caller that reads its
     /// replies slowly does not keep all other callers from such replies.
-    pub large_shares: Arc<ByteShares<Caller>>,
+    pub large_shares: Shares<Caller>,
     /// Maximum time for which a call waits for memory of a large reply.
     pub timeout: Duration,
 }
@@ -31,7 +30,7 @@ impl ReplyPools {
         Self {
             pool: Pool::of_bytes(LimitedResource::Replies, bytes),
             large: Pool::for_large(LimitedResource::LargeReplies, large_bytes),
-            large_shares: Arc::new(ByteShares::new(large_bytes / 2)),
+            large_shares: Shares::of_bytes(large_bytes / 2),
             timeout,
         }
     }
@@ -55,8 +54,8 @@ impl ReplyPools {
 }
 
 /// Returns an upper bound in bytes of the memory of the values parsed from a JSON text, besides the
-/// text itself. Their strings have no more bytes than the text. An array's element of two bytes becomes a value of 32 bytes, in a vector that may be half
-/// empty, and an object has a table.
+/// text itself. Their strings have no more bytes than the text. An array's element of two bytes
+/// becomes a value of 32 bytes, in a vector that may be half empty, and an object has a table.
 pub fn json_cost(text: &[u8]) -> u64 {
     const STRING: u64 = 32;
     const ELEMENT: u64 = 64;

@@ -4,7 +4,6 @@
 //! fit is refused with 503 by the table of errors. docs/configuration.md lists all limits.
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_engine::{Caller, Full, Importance, LimitedResource, Permit, Pool, Shares, Usage};
@@ -33,7 +32,7 @@ pub(crate) struct Capacity {
     pub(crate) uploads: Pool,
     pub(crate) downloads: Pool,
     pub(crate) concatenations: Pool,
-    pub(crate) concatenation_shares: Arc<Shares<Caller>>,
+    pub(crate) concatenation_shares: Shares<Caller>,
     pub(crate) media_reads: Pool,
     pub(crate) pattern_checks: Pool,
     pub(crate) metadata: Pool,
@@ -58,7 +57,7 @@ impl Capacity {
             uploads: Pool::of_count(LimitedResource::Uploads, limits.uploads),
             downloads: Pool::of_count(LimitedResource::Downloads, limits.downloads),
             concatenations: Pool::of_count(LimitedResource::Concatenations, CONCATENATIONS),
-            concatenation_shares: Arc::new(Shares::new(CONCATENATIONS_OF_A_CALLER)),
+            concatenation_shares: Shares::of_count(CONCATENATIONS_OF_A_CALLER),
             media_reads: Pool::of_count(LimitedResource::MediaReads, MEDIA_READS),
             pattern_checks: Pool::of_count(LimitedResource::PatternChecks, pattern_checks()),
             metadata: Pool::of_bytes(LimitedResource::Metadata, limits.metadata_memory),

@@ -248,7 +248,7 @@ fn engine_parts(
         uploads: capacity.uploads.clone(),
         media_reads: capacity.media_reads.clone(),
         concatenations: capacity.concatenations.clone(),
-        concatenation_shares: Arc::clone(&capacity.concatenation_shares),
+        concatenation_shares: capacity.concatenation_shares.clone(),
         metadata: capacity.metadata.clone(),
         reading: capacity.reading.clone(),
         buffer_pool: BufferPool::new(settings.limits.media_memory),

@@ -123,7 +123,7 @@ impl RememberedSource {
         Self {
             source,
             answers: Mutex::new(LruCache::new(MAX_CALLERS)),
-            turns: Shares::new(1),
+            turns: Shares::of_count(1),
         }
     }
 
@@ -148,7 +148,7 @@ impl RememberedSource {
     }
 
     async fn ask(&self, principal: &str) -> Result<PrincipalLimits, Error> {
-        let _turn = self.turns.acquire(principal.to_owned()).await;
+        let _turn = self.turns.acquire(principal.to_owned(), 1).await;
         // The request before this one may have got an answer in the meantime.
         if let Some(limits) = self.remembered(principal) {
             return Ok(limits);

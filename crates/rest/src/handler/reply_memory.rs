@@ -1,10 +1,10 @@
 //! The memory of a reply.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_engine::{ByteShare, ByteShares, Caller, Full, Importance, Permit, Pool};
+use windlass_engine::{Caller, Full, Importance, Permit, Pool, SharePermit, Shares};
 
 use super::Rejection;
 use crate::reply_pools::{ReplyPools, SHORT_REPLY, json_cost};
@@ -15,7 +15,7 @@ pub struct ReplyMemoryPermit {
     /// Pool for replies with media inside. It is separate from the pool of media that is read,
     /// because a call may hold both: waiting with a permit of the same pool could deadlock.
     large: Pool,
-    large_shares: Arc<ByteShares<Caller>>,
+    large_shares: Shares<Caller>,
     /// The caller under whose limit the large reply is counted. `None` if the caller is not known.
     caller: Option<Caller>,
     timeout: Duration,
@@ -50,7 +50,7 @@ struct Permits {
 #[derive(Debug)]
 struct LargeReply {
     permit: Permit,
-    share: Option<ByteShare<Caller>>,
+    share: Option<SharePermit<Caller>>,
 }
 
 impl LargeReply {
@@ -70,7 +70,7 @@ impl LargeReply {
 
 struct LargeText {
     text: Bytes,
-    _share: Option<ByteShare<Caller>>,
+    _share: Option<SharePermit<Caller>>,
 }
 
 impl AsRef<[u8]> for LargeText {
@@ -88,7 +88,7 @@ impl ReplyMemoryPermit {
     ) -> Self {
         Self {
             large: pools.large.clone(),
-            large_shares: Arc::clone(&pools.large_shares),
+            large_shares: pools.large_shares.clone(),
             caller,
             timeout: pools.timeout,
             held: Mutex::new(Permits {
