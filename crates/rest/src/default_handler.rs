@@ -56,9 +56,12 @@ pub struct DefaultHandler;
 impl ApiHandler for DefaultHandler {
     async fn admit(&self, call: &Call<'_>) -> Result<(), Rejection> {
         check_client_fields(call).await?;
+        // The result is not needed yet: a wrong mask is refused before the media is received.
         UpdateMask::of(call)?;
         match Operation::of(call)? {
             Operation::Get(_) | Operation::List(_) | Operation::Delete(_) => Ok(()),
+            // The whole write is tried, so that a taken id, a missing parent or a false condition
+            // is refused before the media is received.
             writing => Write::of(call, writing, Upload::Started).await.map(drop),
         }
     }
@@ -67,6 +70,7 @@ impl ApiHandler for DefaultHandler {
         match Operation::of(call)? {
             Operation::Get(candidates) => {
                 let resource = find_existing(call, &candidates).await?;
+                // Before the row is parsed: its JSON takes several times its bytes.
                 call.reply_memory.hold_row(&resource.body)?;
                 Ok(Answer::of(
                     ResponseShape::new(&CallContext::of(call), &resource).resource_fields(),
@@ -137,6 +141,8 @@ async fn available_id(call: &Call<'_>, collection: &str) -> Result<String, Rejec
     };
     match call.lookup.resource(collection, id).await? {
         None => Ok(id.to_owned()),
+        // If the id is taken between this check and the commit, the commit fails, and the call runs
+        // again up to here.
         Some(_) => Err(Rejection::AlreadyExists {
             what: "resource".to_owned(),
             id: id.to_owned(),
@@ -222,6 +228,7 @@ impl Write {
         let settings = call.api.settings().collection_of(call.method);
         let mut rows = index::changes(call, settings, old.as_ref(), Some(&new)).await?;
         rows.extend(index::end_others(call, settings, &new.collection).await?);
+        // Only an insert can make the first resource of a collection.
         if old.is_none() {
             rows.extend(index::begin(call, settings, &new.collection).await?);
         }
@@ -247,6 +254,7 @@ fn inserted(
     id: String,
     media: Option<Media>,
 ) -> Result<Resource, Rejection> {
+    // As an update of no fields: a null of the client stores nothing.
     let mut own = updated(Map::new(), client_fields(call)?);
     add_defaults(call, &mut own);
     let resource = Resource {
@@ -363,6 +371,7 @@ async fn delete(call: &Call<'_>, resource: Resource) -> Result<Answer, Rejection
     };
     answer.changes.extend(rows);
     answer.changes.extend(inside.deletions);
+    // A resource inserted meanwhile would be left without its parent.
     answer.expect_empty = inside.collections;
     Ok(answer)
 }

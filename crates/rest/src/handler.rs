@@ -273,6 +273,8 @@ impl Call<'_> {
     /// [`Rejection::Access`] with [`Call::refusal`].
     pub fn check_public(&self, is_public: bool) -> Result<(), Rejection> {
         match self.refusal {
+            // The same refusal whether the resource is private or missing, so that it reveals
+            // nothing.
             Some(refusal) if !is_public => Err(Rejection::Access(refusal.clone())),
             _ => Ok(()),
         }
@@ -334,14 +336,18 @@ pub async fn run(
     media: Option<Uploaded>,
 ) -> Result<Answer, Rejection> {
     let new_media = media.as_ref().map(|uploaded| uploaded.media.at);
+    // Atomic, because the call is shared across the awaits of a handler that may change threads.
     let are_asked = AtomicBool::new(false);
     let call = &Call {
         conditions: call.conditions.noting_checks(&are_asked),
         ..*call
     };
     let mut answer = handler.run(call, media).await?;
+    // After the handler, because only the handler knows whether its resource has an entity tag.
+    // Nothing is changed yet: the answer's changes are applied later.
     call.conditions.check_unasked()?;
     answer.check_added_media()?;
+    // Before the names change: `ApiHandler::counts` expects the handler's names of collections.
     answer.set_owner(handler, call.principal, new_media);
     answer.qualify(call.lookup.namespace());
     Ok(answer)

@@ -295,6 +295,7 @@ impl Registry {
 
     /// Returns all deliveries. Several deliveries may have the same topic.
     pub fn deliveries(&self) -> Vec<Arc<dyn Deliver>> {
+        // The first delivery of a topic receives its events, so this order is the precedence.
         let own = self.deliveries.iter().cloned();
         let of_handlers = self.served().flat_map(|served| served.handler.deliveries());
         let callbacks = self.served().filter_map(|it| it.on_uploaded.clone());
@@ -308,6 +309,7 @@ impl Registry {
             .hosts
             .values()
             .flat_map(|virtual_host| &virtual_host.served);
+        // A virtual host also lists the APIs without a host, which `elsewhere` has already.
         let with_host = with_host.filter(|served| served.host.is_some());
         self.elsewhere
             .served
@@ -326,6 +328,7 @@ impl Registry {
     ) -> Option<ServedMethod<'_>> {
         let served = self.on(host).api(name, version)?;
         let method = served.api.method(id)?;
+        // `on` also finds APIs without a host, but a session belongs to an API and its host.
         (served.host.as_ref() == host).then_some(ServedMethod { served, method })
     }
 }
@@ -363,12 +366,15 @@ impl VirtualHost {
             at_host.cloned().collect()
         };
         let own = host.as_ref().map(|host| at(Some(host)));
+        // The host's own APIs come first: their methods win over equal paths of APIs without a
+        // host.
         let groups = [own.unwrap_or_default(), at(None)];
         let table = MethodTable::of_groups(
             groups
                 .iter()
                 .map(|group| group.iter().map(|served| &served.api)),
         );
+        // In the same order, so that a document requested by its version alone is the host's own.
         let served = groups.concat();
         let table = without_collision(table)?;
         let segments = [first_segments(&groups[0]), first_segments(&served)];
@@ -507,6 +513,7 @@ fn by_name(served: &[Arc<ServedApi>], all: &[Arc<ServedApi>]) -> Result<ByName, 
         return Err(Conflict::SameName {
             name: api.api.name().to_owned(),
             version: api.api.version().to_owned(),
+            // A virtual host has its own APIs first; the error counts in the given order.
             first: one.min(other),
             second: one.max(other),
         });
@@ -603,6 +610,7 @@ impl<'a> DiscoveryRequest<'a> {
         if matches!(self, Self::OpenApi { .. }) {
             return Some(openapi::document(api, base_url));
         }
+        // A published document names Google's URLs: a library built from it would call Google.
         let served = api.document().served_at(base_url);
         Some(serde_json::to_value(served).expect("a document came from JSON or from strings"))
     }
@@ -679,6 +687,7 @@ pub fn plain_path(path: &str) -> Option<&str> {
     let rest = path
         .strip_prefix("/resumable/upload")
         .or_else(|| path.strip_prefix("/upload"))?;
+    // Otherwise the path only begins like an upload path, as `/uploads/x` does.
     rest.starts_with('/').then_some(rest)
 }
 

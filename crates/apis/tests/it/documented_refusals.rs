@@ -1,8 +1,8 @@
 //! The refusals in docs/apis that are requests: each is sent here, and its reply compared.
 //!
 //! An entry has the request in code spans: its method and target, then headers (`Range: bytes=9-`)
-//! and a JSON body (`{"name": ""}`), if it has any. Its location has a type (`parameter q`,
-//! `header Range`).
+//! and a JSON body (`{"name": ""}`), if it has any. Its location is a header if the request has a
+//! header of this name, otherwise a parameter.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn entries(page: &str) -> Vec<Entry> {
         .collect()
 }
 
-fn entry(request: &str, expected: Refusal) -> Entry {
+fn entry(request: &str, mut expected: Refusal) -> Entry {
     let mut spans = request.split('`').skip(1).step_by(2);
     let line_of_request = spans.next().expect("it is a code span");
     let (verb, target) = line_of_request
@@ -48,6 +48,15 @@ fn entry(request: &str, expected: Refusal) -> Entry {
             Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
             None => panic!("{span} is no header and no JSON"),
         }
+    }
+    if !expected.location.is_empty() {
+        let is_location = |(name, _): &(String, _)| name.eq_ignore_ascii_case(&expected.location);
+        let location_type = if headers.iter().any(is_location) {
+            "header"
+        } else {
+            "parameter"
+        };
+        expected.location = format!("{location_type} {}", expected.location);
     }
     Entry {
         verb: verb.to_owned(),

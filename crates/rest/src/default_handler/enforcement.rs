@@ -31,6 +31,7 @@ pub(super) fn check_required(
         method_id: &call.method.id,
     };
     for (name, property) in &schema.properties {
+        // The server adds these fields to each reply. They are never stored.
         let by_server = is_server_field(name) || server_field(&context, resource, name).is_some();
         if !by_server {
             required.check_field(property, fields.get(name), Path::Field(&Path::Root, name))?;
@@ -60,6 +61,7 @@ fn add_defaults_of(
                 fields.extend(property.default_value().map(|value| (name.clone(), value)));
             }
             Some(value) => each_object(document, property, value, &mut |schema, inside| {
+                // Only in the outermost object are names such as `id` the server's.
                 add_defaults_of(document, schema, inside, |_| false);
             }),
         }
@@ -100,6 +102,7 @@ pub(super) fn keep_fixed(
     for (name, property) in &schema.properties {
         let is_fixed = property.read_only || property.is_immutable();
         if let Some(value) = old.get(name).filter(|_| is_fixed) {
+            // A value that the client sends stays, so that `check_immutable` can refuse it.
             fields.entry(name.clone()).or_insert_with(|| value.clone());
         }
     }

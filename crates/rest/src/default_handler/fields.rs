@@ -110,6 +110,7 @@ pub(super) fn changed_bytes(
     };
     let body = fields_to_bytes(fields);
     let limit = call.limits.length;
+    // A resource from the time of a larger `limits.metadata` can still be changed.
     if body.len() > limit.max(old.body.len()) {
         return Err(too_many("bytes of fields", body.len(), limit));
     }
@@ -143,6 +144,8 @@ pub fn patched(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<Stri
     for (name, value) in new {
         match value {
             Value::Null => {
+                // `remove` would move the last field to this place, and replies keep the client's
+                // order.
                 old.shift_remove(&name);
             }
             Value::Object(changes) => {
@@ -191,6 +194,7 @@ impl UpdateMask {
         }
         let schema = call.method.request.as_deref();
         let schema = schema.and_then(|name| call.api.schema(name));
+        // A set, because each path copies its value: a path named twice would copy it twice.
         let paths: BTreeSet<_> = text.split(',').map(str::trim).collect();
         if paths.len() > MAX_PATHS {
             return Err(Rejection::InvalidParameter {
@@ -227,6 +231,7 @@ fn parse(call: &Call<'_>, schema: Option<&Schema>, path: &str) -> Result<Vec<Str
     let mut within = schema;
     for written in path.split('.') {
         let name = camel_case(written);
+        // A schema without fields admits every object, so every name is possible below it.
         let fields = within.filter(|schema| !schema.properties.is_empty());
         within = match fields {
             None => None,
@@ -315,6 +320,7 @@ const SERVER_FIELDS: [&str; 24] = [
 
 /// Whether only the server fills in the field of this name.
 pub(super) fn is_server_field(name: &str) -> bool {
+    // Looked up for each field of each request, so the list is sorted.
     SERVER_FIELDS.binary_search(&name).is_ok()
 }
 
@@ -406,6 +412,7 @@ impl ServerField {
     pub(super) fn under(&self, property: &Schema) -> Option<Value> {
         let format = property.format.as_deref().unwrap_or_default();
         let json_type = property.json_type.as_deref()?;
+        // The values of an enum are the API's words. The server has none of them.
         if !property.allowed_values.is_empty() {
             return None;
         }

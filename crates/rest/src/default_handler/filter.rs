@@ -133,6 +133,7 @@ impl Rest<'_> {
         }
         let end = self.at.find(|char: char| char.is_whitespace());
         let word = &self.at[..end.unwrap_or(self.at.len())];
+        // AIP-160 gives these characters a meaning. Taken as text they would be another filter.
         if word.is_empty() || word.contains(['"', '\'', '(', ')', '=', '<', '>', '*']) {
             return Err(self.expected("a value, in quotes if it is more than a word"));
         }
@@ -190,6 +191,7 @@ impl Scalar {
     fn parse(text: &str, kind: ValueKind) -> Option<Self> {
         Some(match kind {
             ValueKind::Integer => Self::Integer(text.parse().ok()?),
+            // Rust parses `NaN`, which no comparison holds for and no place in an index fits.
             ValueKind::Number => Self::Number(text.parse().ok().filter(|it: &f64| !it.is_nan())?),
             ValueKind::Boolean => Self::Boolean(text.parse().ok()?),
             ValueKind::Text => Self::Text(text.to_owned()),

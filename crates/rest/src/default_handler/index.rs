@@ -120,6 +120,8 @@ impl<'a> Index<'a> {
             settings.filters.iter().find(bounds)
         };
         let equal = with(&[Comparison::Equal]);
+        // Rows of a range of values are not in the order of another field, so a range chooses the
+        // index only without an order.
         if equal.is_some() || order.is_some() {
             return Some(Self { equal, order });
         }
@@ -157,6 +159,8 @@ impl<'a> Index<'a> {
     fn name(&self) -> String {
         let mut name = String::new();
         if let Some(field) = self.equal {
+            // With the kind of the values, because another kind has other digits for the same
+            // value.
             let _ = write!(name, "{}:{}", field.name, letter(field.kind));
         }
         if let Some(order) = self.order {
@@ -265,6 +269,7 @@ impl Rows {
             });
         }
         if let Some(row) = after
+            // A new resource has no row yet. Others may have one from an earlier description.
             && (is_new || !exists(call, &row).await?)
         {
             changes.push(ResourceChange::Insert(row));
@@ -551,6 +556,7 @@ fn digits(value: Option<&Scalar>, descending: bool) -> String {
 /// Converts a float to bits that sort like the numbers. Both zeros have the same bits.
 fn sortable(number: f64) -> u64 {
     let bits = if number == 0.0 { 0 } else { number.to_bits() };
+    // The bits of negative numbers grow with their magnitude, so they are inverted.
     if bits >> 63 == 1 {
         !bits
     } else {

@@ -50,6 +50,7 @@ const MAX_IDS: usize = 100;
 /// has one and the client gives it.
 pub(super) async fn list(call: &Call<'_>, collection: &str) -> Result<Answer, Rejection> {
     let schema = response_schema(call).ok_or_else(|| not_implemented(call))?;
+    // First: a list inside of a missing resource is 404, and not an empty page.
     check_parent(call, collection).await?;
     let context = CallContext::of(call);
     let (items_field, items_schema) =
@@ -209,6 +210,8 @@ impl<'a> Filling<'a> {
         if belongs {
             self.bytes += resource.body.len();
             let found = self.page.resources.len();
+            // A resource longer than a page is shown alone, because the list could not go on
+            // otherwise.
             if found > 0 && (found == self.limit || self.bytes > PAGE_BYTES) {
                 return Ok(true);
             }
@@ -248,6 +251,7 @@ impl<'a> Filling<'a> {
     async fn give_way(&self, resource: &Resource) {
         let before = self.examined_bytes / AT_ONCE;
         if (self.examined_bytes + resource.body.len()) / AT_ONCE > before {
+            // The JSON is parsed on this thread, on which other requests wait.
             tokio::task::yield_now().await;
         }
     }
@@ -308,6 +312,7 @@ impl<'a> Filling<'a> {
         token: Option<String>,
     ) -> Result<Page, Rejection> {
         let Range { after, end } = index.range(&self.selection.conditions);
+        // Clients can write a token: it must not lead to a position before the range.
         let start = token.map_or(after.clone(), |token| token.max(after));
         let rows_of = index.collection(collection);
         loop {
@@ -388,6 +393,7 @@ impl<'a> Filling<'a> {
         changes.push(built.advance(self.call, index, collection, last.as_deref()));
         Ok(Page {
             resources: Vec::new(),
+            // The list has not begun, but a client asks again only with a token.
             next: Some(token.unwrap_or_else(|| BEFORE_ALL.to_owned())),
             changes,
         })
@@ -460,6 +466,7 @@ fn page_size(call: &Call<'_>) -> Result<usize, Rejection> {
         return Ok(DEFAULT_PAGE);
     };
     match text.parse::<usize>() {
+        // A larger number is no error in Google's APIs (AIP-158).
         Ok(size) if size > 0 => Ok(size.min(MAX_PAGE)),
         _ => Err(Rejection::InvalidParameter {
             parameter: name.to_owned(),

@@ -103,6 +103,8 @@ impl<'a> MethodPath<'a> {
             let makes = self.makes(call.api, method);
             return makes.then(|| Operation::Insert(self.key(call)));
         }
+        // A listed path is a collection although it ends in a variable: each upload makes a
+        // resource.
         if !self.ends_in_variable() || self.is_listed(call.api) {
             return Some(Operation::Insert(self.key(call)));
         }
@@ -310,6 +312,7 @@ pub(super) fn chosen_id<'a>(
         let names = names_the_id(name) && is_query_parameter(method, name);
         names.then(|| Some((name, call.query.first(name)?)))?
     });
+    // Inside of the resource itself such a field refers to another resource.
     let not_the_resource = (method.request != method.response).then_some(call.metadata);
     let in_metadata = not_the_resource
         .into_iter()
@@ -331,6 +334,7 @@ pub(super) fn chosen_id<'a>(
 /// Whether a text needs no escaping in a path.
 fn is_segment(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    // Clients and proxies remove the segments `.` and `..` from a path (RFC 3986, 5.2.4).
     id.len() <= 255 && id.bytes().all(plain) && !matches!(id, "." | "..")
 }
 
@@ -354,6 +358,7 @@ fn is_verb(method: &Method, segment: &str, before: &str) -> bool {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_uppercase))
     };
     let content = method.supports_media_download && segment == "content";
+    // After a word only the exact verb counts: a longer word names a collection.
     (begins(verb) || content) && (before.ends_with('}') || segment == verb)
 }
 
@@ -526,6 +531,7 @@ impl<'a> CallContext<'a> {
 
 /// A number of 63 bits: the id's time in milliseconds, then some of its random bits.
 fn numeric_id(id: u128) -> u128 {
+    // Positive as an `int64`, for clients that read ids as signed numbers.
     let time = (id >> 80) & 0x7ff_ffff_ffff;
     let random = (id >> 60) & 0xf_ffff;
     time << 20 | random

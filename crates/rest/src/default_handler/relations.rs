@@ -42,6 +42,7 @@ pub(super) async fn check(
         return Ok(Vec::new());
     };
     let mut expected = Vec::new();
+    // Later changes need no check: deleting the parent deletes the resource, or is refused.
     if old.is_none() {
         expected.extend(check_parent(call, &new.collection).await?);
     }
@@ -51,6 +52,7 @@ pub(super) async fn check(
     let (old, new) = (old.map(fields_of), fields_of(new));
     for (field, target) in &settings.references {
         let before = old.as_ref().and_then(|old| old.get(field));
+        // An unchanged reference may name a resource that was deleted since, which is not refused.
         let after = new.get(field).filter(|after| before != Some(after));
         if ids(after).count() > MAX_IDS {
             let problem = format!("must have at most {MAX_IDS} items");
@@ -88,6 +90,7 @@ pub(super) async fn check_parent(
 /// The key of the resource that contains the collection of the call.
 fn parent(call: &Call<'_>, collection: &str) -> Option<ResourceKey> {
     let settings = call.api.settings().collection_of(call.method);
+    // Only collections inside of a resource have this setting.
     settings.and_then(|it: &CollectionSettings| it.on_parent_delete)?;
     let (parent, _) = collection.rsplit_once('/')?;
     Some(split(parent))
@@ -111,6 +114,7 @@ fn ids(value: Option<&Value>) -> impl Iterator<Item = &str> {
     };
     one.into_iter()
         .chain(many)
+        // One more than allowed, so that too many are noticed and the work stays bounded.
         .take(MAX_IDS + 1)
         .filter_map(Value::as_str)
 }

@@ -114,6 +114,7 @@ impl<'a> ResponseShape<'a> {
                 shown.insert(name.clone(), value);
             }
         }
+        // After the server's fields, which win over a client's field of the same name.
         self.add_client_fields(schema, &mut shown);
         add_required(self.call(), schema, &mut shown, self.resource.created);
         shown
@@ -156,6 +157,8 @@ impl<'a> ResponseShape<'a> {
             let Some(property) = property.filter(|_| !shown.contains_key(name)) else {
                 continue;
             };
+            // A value stored under an earlier description may not fit, and a reply has the form of
+            // its schema.
             if let Ok(value) = validation.value(property, value) {
                 shown.insert(name.clone(), value);
             }
@@ -220,6 +223,7 @@ fn operations_collection(
             method.http_method == HttpMethod::GET && method.response.as_deref() == schema
         })
         .collect();
+    // Google's APIs keep operations below a project or a location, so every parent is tried.
     let mut parent = path_of_key(&response_shape.resource.collection);
     loop {
         let collection = format!("{parent}/operations");
@@ -242,6 +246,7 @@ fn operation_response(response_shape: &ResponseShape<'_>) -> Map<String, Value> 
     let type_name = name.as_deref().unwrap_or(EMPTY);
     let mut operation_response = Map::new();
     operation_response.insert(
+        // An `Any` of protocol buffers: clients find the type of the result by this field.
         "@type".into(),
         format!("type.googleapis.com/{type_name}").into(),
     );

@@ -170,6 +170,7 @@ impl SchemaValidation<'_> {
         };
         let element = |(at, value): (usize, &Value)| {
             let path = Path::Element(&path, at);
+            // As in the JSON of protocol buffers, which has no null in arrays.
             if value.is_null() {
                 return Err(invalid(path, "must not be null".to_owned()));
             }

@@ -131,6 +131,7 @@ impl<'a> StoredResources<'a> {
         let admitted = validation.fields(described.schema, &fields);
         admitted.map_err(|rejection| rule_of(&rejection))?;
         checks
+            // On this thread: the comparison is a command of its operator, and delays no requests.
             .finish_here()
             .map_err(|rejection| rule_of(&rejection))?;
         let required = Required {

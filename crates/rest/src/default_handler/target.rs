@@ -87,6 +87,7 @@ impl Target {
         checks.finish(call.lookup).await.map_err(failed)?;
         let write = Write::checked(call, Some(old), new).await.map_err(failed)?;
         let mut answer = write.answer(call).await?;
+        // Without a response the reply is 204 and not an empty object.
         if call.method.response.is_none() {
             answer.body = None;
         }
@@ -114,6 +115,7 @@ fn changed(
         .fields(schema, fields)?,
         None => fields.clone(),
     };
+    // A service may set what is read-only for clients, but not what the server computes.
     fields.retain(|name, _| !is_server_field(name));
     let after = patched(fields_of(old), fields);
     check_immutable(call, old, &after)?;

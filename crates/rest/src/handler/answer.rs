@@ -98,6 +98,7 @@ impl Answer {
                 id,
                 location: MediaLocation::Ledger,
             },
+            // The ledger finds its media by id. Only a vault that chooses names needs a handle.
             handle: Bytes::new(),
             length: bytes.len() as u64,
             content_type: content_type.into(),
@@ -145,6 +146,7 @@ impl Answer {
                 .any(|media| change.references(media));
             match change {
                 ResourceChange::Insert(resource) | ResourceChange::Replace { resource, .. }
+                    // First, because such a row has no owner even if it names new media.
                     if !handler.counts(&resource.collection) =>
                 {
                     resource.owner = None;
@@ -155,6 +157,7 @@ impl Answer {
                 ResourceChange::Replace { resource, .. } if has_new_media => {
                     resource.owner = principal.map(Principal::to_string);
                 }
+                // A change without new media keeps the owner: no bytes move to another quota.
                 _ => {}
             }
         }

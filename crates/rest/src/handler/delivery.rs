@@ -178,6 +178,7 @@ pub(crate) const MAX_TOPIC: usize = 64;
 
 /// Whether a text is the name of a topic.
 pub(crate) fn is_topic(name: &str) -> bool {
+    // No slash: the events of a topic are one collection of the ledger, `.outbox/TOPIC`.
     let topic_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=MAX_TOPIC).contains(&name.len()) && name.bytes().all(topic_byte)
 }
@@ -190,7 +191,9 @@ pub(crate) fn topic_of(kind: &str, name: &str) -> String {
         return plain;
     }
     let digest = digest::digest(&digest::SHA256, name.as_bytes());
+    // A hyphen where a plain name has a dot, so that no plain topic equals a digest.
     let mut topic = format!("{kind}-");
+    // Half of the digest, because all 64 digits would exceed `MAX_TOPIC`.
     for byte in &digest.as_ref()[..16] {
         let _ = write!(topic, "{byte:02x}");
     }

@@ -150,6 +150,7 @@ impl ReplyMemoryPermit {
     /// # Errors
     /// [`Rejection::Full`] if other replies use up the memory.
     pub fn hold_while_searched(&self, bytes: u64) -> Result<SearchedRows, Rejection> {
+        // Separate from the rows of the reply, which stay after a searched batch is dropped.
         let mut permit = self.permits().rows.another();
         permit.resize(bytes)?;
         Ok(SearchedRows { permit, bytes })
@@ -162,6 +163,7 @@ impl ReplyMemoryPermit {
         if let Some(large) = permits.large {
             return Ok(large.with(text));
         }
+        // Also while the pool is full: an upload must get its last reply (see `SHORT_REPLY`).
         if text.len() <= SHORT_REPLY {
             return Ok(text);
         }

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+// Clients make collections, inside of resources, so the table needs a bound: 32 KiB.
 /// Number of collections that are remembered.
 const SLOTS: usize = 4096;
 
@@ -54,6 +55,7 @@ impl SettledCollections {
     }
 
     fn slot(&self, collection: &str) -> (&AtomicU64, u64) {
+        // Never 0, which marks an empty slot.
         let hash = self.hasher.hash_one(collection) | 1;
         // The upper bits are used, because the lowest bit is the same for all hashes.
         let index = usize::try_from(hash >> 32).unwrap_or_default() % SLOTS;

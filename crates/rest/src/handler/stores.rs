@@ -252,6 +252,7 @@ impl MediaSource {
             reading, timeout, ..
         } = &self.store_handles;
         let amount = (range.end - range.start).saturating_mul(1 + copies);
+        // Before the bytes are read, so that no media is in memory without its permit.
         let permit = reading.wait(amount, *timeout).await;
         Ok(MediaBytes {
             _permit: permit?,
@@ -280,6 +281,7 @@ impl MediaSource {
     }
 
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes, Rejection> {
+        // Small media of a call that runs is in no store before the call's commit.
         if let Some(held) = &self.held {
             return Ok(slice(held, range));
         }
@@ -295,6 +297,7 @@ impl MediaSource {
                     timeout,
                     ..
                 } = &self.store_handles;
+                // The reader holds an open file, of which the process may have only so many.
                 let _open = media_reads.wait(1, *timeout).await?;
                 let mut bytes = BytesMut::with_capacity(to_usize(range.end - range.start));
                 let vault = &self.store_handles.vault;
@@ -363,6 +366,7 @@ impl Seek for BlockingMedia {
             SeekFrom::End(by) => self.source.length.checked_add_signed(by),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
         };
+        // A position beyond the end is allowed, as in a file: a read there returns nothing.
         self.position = position.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.position)
     }

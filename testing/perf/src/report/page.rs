@@ -156,7 +156,7 @@ mod tests {
                 .and_then(|row| row.trim_end_matches([' ', '|']).rsplit("| ").next())
         };
         assert!(text.contains("A quick look: 1/8"));
-        assert_eq!(holds("at least 0.9 of the durable HTTP floor"), Some("yes"));
+        assert_eq!(holds("at least 0.9 of the floor"), Some("yes"));
         assert_eq!(holds("at least 1.3 times the fastest"), Some("yes"));
         assert_eq!(holds("at most 32 MiB of memory"), Some("not measured"));
         assert!(text.contains("one sync. We reach 100 MiB/s, 1.00 of that floor"));
