@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
+use tokio::task::futures::TaskLocalFuture;
 use tokio::task_local;
 use windlass_engine::identifiers::Clock;
 use windlass_rest::principal::Principal;
@@ -123,13 +124,17 @@ impl Audit {
         Self(log.map(|log| (log, Arc::clone(clock))))
     }
 
-    /// Carries out the work of a request, so that its entries name the request.
-    pub(crate) async fn of_request<F: Future>(&self, sender: Sender, work: F) -> F::Output {
-        if self.0.is_none() {
-            return work.await;
+    /// Returns the work of a request, whose entries then name the request.
+    // Not `async`: such a function would hold the work twice, as its argument and as what it awaits.
+    pub(crate) fn of_request<F: Future>(
+        &self,
+        sender: Sender,
+        work: F,
+    ) -> Either<F, TaskLocalFuture<Sender, F>> {
+        match self.0 {
+            None => Either::Left(work),
+            Some(_) => Either::Right(SENDER.scope(sender, work)),
         }
-        // Boxed, so that requests without an audit log need no memory for the task-local value.
-        Box::pin(SENDER.scope(sender, work)).await
     }
 
     /// Writes an entry.

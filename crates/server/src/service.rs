@@ -115,10 +115,8 @@ where
     let body = record.received(body);
     let sent_bytes = server.metrics.sent_bytes.clone();
     let exchange = exchange(server, head, body, record);
-    async move {
-        let (reply, ticket) = exchange.await;
-        reply::counted(reply, ticket, sent_bytes)
-    }
+    // Not an `async` block: it would hold the exchange twice, where it was and where it is awaited.
+    exchange.map(|(reply, ticket)| reply::counted(reply, ticket, sent_bytes))
 }
 
 /// Answers or refuses a call of a batch. The bytes of the call are counted as the batch's bytes.
@@ -179,7 +177,7 @@ where
         }
         (exchange.reply(result), ticket)
     };
-    async move { audit.of_request(sender, answered).await }
+    audit.of_request(sender, answered)
 }
 
 /// A request and the reply to it.
