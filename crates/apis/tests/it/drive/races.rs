@@ -11,16 +11,18 @@ use windlass_store::memory::{MemoryLedger, MemoryVault};
 use super::{FILES, file, folder, get, patch};
 use crate::world::{Peer as _, World};
 
-/// Returns two servers, the first of which has this ledger.
+/// Returns two servers over one ledger that both have open, as two processes do. The first has this
+/// ledger, and calls on both meet after each lookup.
 fn replicas() -> (World, Arc<PacedLedger>, World) {
-    let (memory, vault) = (Arc::new(MemoryLedger::new()), MemoryVault::new());
-    let ledger = Arc::new(PacedLedger::new(Arc::clone(&memory) as _));
+    let (memory, vault) = (MemoryLedger::new(), MemoryVault::new());
+    let other = Arc::new(PacedLedger::new(Arc::new(memory.of_another_process())));
+    let ledger = Arc::new(PacedLedger::new(Arc::new(memory)));
     let over = |ledger| Stores {
         ledger,
         vault: Arc::new(vault.clone()),
     };
     let slow = World::over("drive", over(Arc::clone(&ledger) as _));
-    let quick = World::over("drive", over(memory));
+    let quick = World::over("drive", over(other));
     (slow, ledger, quick)
 }
 
@@ -53,6 +55,29 @@ async fn folders_that_are_moved_into_each_other_form_no_cycle() {
         get(quick, &right).await.resource()["parents"],
         json!([left])
     );
+}
+
+/// Both calls look at all folders before one of them changes any.
+#[tokio::test]
+async fn two_moves_at_once_make_no_cycle() {
+    let (one, _, other) = &replicas();
+    let above = folder(one, "above", "root").await;
+    let left = folder(one, "left", &above).await;
+    let right = folder(one, "right", &above).await;
+    let nothing = json!({});
+    let into = |folder: &str| format!("&addParents={folder}&removeParents={above}");
+    let (into_left, into_right) = (into(&left), into(&right));
+    let (left_moved, right_moved) = tokio::join!(
+        patch(one, &left, &into_right, &nothing),
+        patch(other, &right, &into_left, &nothing),
+    );
+    let (done, refused, moved, stayed) = match left_moved.status.as_u16() {
+        200 => (left_moved, right_moved, &left, &right),
+        _ => (right_moved, left_moved, &right, &left),
+    };
+    assert_eq!(done.resource()["parents"], json!([stayed]), "{moved}");
+    refused.refusal(400, "badRequest");
+    assert_eq!(get(one, stayed).await.resource()["parents"], json!([above]));
 }
 
 #[tokio::test]
