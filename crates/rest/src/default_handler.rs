@@ -12,6 +12,7 @@ mod enforcement;
 mod fields;
 mod filter;
 mod index;
+mod index_record;
 mod list;
 mod operation;
 mod relations;
@@ -224,14 +225,16 @@ impl Write {
     }
 
     async fn answer(self, call: &Call<'_>) -> Result<Answer, Rejection> {
-        let Self { old, new, expect } = self;
+        let Self {
+            old,
+            new,
+            mut expect,
+        } = self;
         let settings = call.api.settings().collection_of(call.method);
         let mut rows = index::changes(call, settings, old.as_ref(), Some(&new)).await?;
-        rows.extend(index::end_others(call, settings, &new.collection).await?);
-        // Only an insert can make the first resource of a collection.
-        if old.is_none() {
-            rows.extend(index::begin(call, settings, &new.collection).await?);
-        }
+        let record = index_record::for_write(call, settings, &new.collection).await?;
+        rows.extend(record.change);
+        expect.extend(record.expect);
         let reply = ResponseShape::new(&CallContext::of(call), &new).reply();
         let change = match old {
             None => ResourceChange::Insert(new),

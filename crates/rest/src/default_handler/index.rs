@@ -6,14 +6,9 @@
 //! holds the values, cut to [`MAX_TEXT`] bytes, followed by the id of the resource, or by a part of a
 //! very long id. The content of a row is the resource's id.
 //!
-//! Rows are hints: a list accepts a row only if the resource would have the same row now. Rows left
-//! from an earlier description are therefore harmless. Once a list has ensured that *all* rows of
-//! an index of a collection are present, a record says so ([`Built`]).
-//!
-//! A record names its index. It is valid as long as every description that writes into the
-//! collection has that index. A write under a description without the index makes no row for it,
-//! and therefore deletes the record in the same change set ([`end_others`]). Under a description
-//! with the index, lists then add the missing rows again.
+//! Rows are hints: a list accepts a row only if the resource would have the same row now. Rows that
+//! are left from an earlier description, or by a server with another one, are therefore harmless.
+//! Which indexes have *all* their rows is in `index_record`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -33,18 +28,10 @@ use crate::handler::{Call, Rejection};
 const PREFIX: &str = ".index";
 
 /// Name of the collections with the records about indexes.
-const STATE: &str = ".index-state";
+pub(super) const STATE: &str = ".index-state";
 
 /// Version of all rows, which never change.
 const VERSION: u64 = 1;
-
-/// The first byte of a record. Records without this byte come from earlier releases. In these
-/// releases, a write under a description without the index did not delete the record, so rows may
-/// be missing although a record says that they are present.
-const TRUSTED: u8 = 2;
-
-/// Number of records of one collection that are read at once.
-const RECORDS: usize = 100;
 
 /// Number of bytes of a text by which resources are sorted. Longer texts with the same first bytes
 /// are sorted by id.
@@ -156,7 +143,7 @@ impl<'a> Index<'a> {
     }
 
     /// The name, which changes with the meaning of the rows.
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let mut name = String::new();
         if let Some(field) = self.equal {
             // With the kind of the values, because another kind has other digits for the same
@@ -251,30 +238,13 @@ struct Rows {
 }
 
 impl Rows {
-    /// Returns the changes to the index.
-    ///
-    /// Rows from the time before the index may be missing.
-    async fn changes(self, call: &Call<'_>) -> Result<Vec<ResourceChange>, Rejection> {
+    /// The rows that differ, and the row after the change in any case: rows from the time before
+    /// the index may be missing, and others may be left.
+    fn written(self) -> impl Iterator<Item = (Resource, bool)> {
         let Self { before, after } = self;
-        let mut changes = Vec::new();
-        let is_new = before.is_none();
         let stays = before.as_ref().map(|row| &row.id) == after.as_ref().map(|row| &row.id);
-        if let Some(row) = before.filter(|_| !stays)
-            && exists(call, &row).await?
-        {
-            changes.push(ResourceChange::Delete {
-                collection: row.collection,
-                id: row.id,
-                expected: VERSION,
-            });
-        }
-        if let Some(row) = after
-            // A new resource has no row yet. Others may have one from an earlier description.
-            && (is_new || !exists(call, &row).await?)
-        {
-            changes.push(ResourceChange::Insert(row));
-        }
-        Ok(changes)
+        let before = before.filter(|_| !stays).map(|row| (row, false));
+        before.into_iter().chain(after.map(|row| (row, true)))
     }
 }
 
@@ -325,11 +295,6 @@ fn read(resource: &Resource) -> Read<'_> {
     (resource, fields_of(resource))
 }
 
-async fn exists(call: &Call<'_>, row: &Resource) -> Result<bool, Rejection> {
-    let found = call.lookup.resource(&row.collection, &row.id).await?;
-    Ok(found.is_some())
-}
-
 /// Returns the changes to a collection's indexes when one of its resources is created, changed or
 /// deleted.
 pub(super) async fn changes(
@@ -351,126 +316,22 @@ pub(super) async fn changes(
             .map(|index| index.rows(old.as_ref(), new.as_ref()))
             .collect()
     };
-    for rows in rows {
-        changes.extend(rows.changes(call).await?);
+    let rows: Vec<_> = rows.into_iter().flat_map(Rows::written).collect();
+    let keys = rows.iter().map(|(row, _)| (&*row.collection, &*row.id));
+    let keys: Vec<_> = keys.collect();
+    let found = call.lookup.fetch_keys(&keys).await?;
+    for ((row, is_after), found) in rows.into_iter().zip(found) {
+        match (is_after, found) {
+            (true, None) => changes.push(ResourceChange::Insert(row)),
+            (false, Some(_)) => changes.push(ResourceChange::Delete {
+                collection: row.collection,
+                id: row.id,
+                expected: VERSION,
+            }),
+            (true, Some(_)) | (false, None) => {}
+        }
     }
     Ok(changes)
-}
-
-/// Returns the records that the indexes of a collection are complete, if the call creates the
-/// collection's first resource.
-///
-/// If two calls create the first resource, the ledger refuses the second call, which is then run
-/// again.
-pub(super) async fn begin(
-    call: &Call<'_>,
-    settings: Option<&CollectionSettings>,
-    collection: &str,
-) -> Result<Vec<ResourceChange>, Rejection> {
-    let indexes = settings.map(Index::of).unwrap_or_default();
-    let mut records = Vec::new();
-    if indexes.is_empty() || !call.lookup.resources(collection, None, 1).await?.is_empty() {
-        return Ok(records);
-    }
-    for index in indexes {
-        let built = Built::of(call, &index, collection).await?;
-        if built != Built::Everything {
-            records.push(built.advance(call, &index, collection, None));
-        }
-    }
-    Ok(records)
-}
-
-/// Returns the deletions of records of indexes that this description lacks. For a write into the
-/// collection, which makes no rows for these indexes.
-pub(super) async fn end_others(
-    call: &Call<'_>,
-    settings: Option<&CollectionSettings>,
-    collection: &str,
-) -> Result<Vec<ResourceChange>, Rejection> {
-    if call.lookup.is_settled(call.api.name(), collection) {
-        return Ok(Vec::new());
-    }
-    let indexes = settings.map(Index::of).unwrap_or_default();
-    let own: Vec<_> = indexes.iter().map(Index::name).collect();
-    let mut records = records(call, collection).await?;
-    records.retain(|record| !own.contains(&record.id));
-    // Otherwise the state is certain only once the deletions are committed.
-    if records.is_empty() {
-        call.lookup.settle(collection);
-    }
-    Ok(records.into_iter().map(deletion).collect())
-}
-
-/// For how many resources of a collection an index has rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Built {
-    /// No rows are known to be present.
-    Nothing,
-    /// No rows are known to be present, and this record says otherwise.
-    Doubted(Box<Resource>),
-    /// The rows of resources up to this id, and of resources written since the record was begun.
-    UpTo(Box<Resource>),
-    /// The rows of all resources.
-    Everything,
-}
-
-impl Built {
-    pub(super) async fn of(
-        call: &Call<'_>,
-        index: &Index<'_>,
-        collection: &str,
-    ) -> Result<Self, Rejection> {
-        let state = format!("{STATE}/{collection}");
-        let row = call.lookup.resource(&state, &index.name()).await?;
-        Ok(match row {
-            None => Self::Nothing,
-            Some(row) => match *row.body {
-                [TRUSTED] => Self::Everything,
-                [TRUSTED, ..] => Self::UpTo(Box::new(row)),
-                _ => Self::Doubted(Box::new(row)),
-            },
-        })
-    }
-
-    /// The id of the resource up to which there are rows.
-    pub(super) fn last(&self) -> Option<&str> {
-        match self {
-            Self::UpTo(row) => std::str::from_utf8(&row.body[1..]).ok(),
-            Self::Nothing | Self::Doubted(_) | Self::Everything => None,
-        }
-    }
-
-    /// Returns the change that records rows up to `last`, or rows of everything.
-    pub(super) fn advance(
-        &self,
-        call: &Call<'_>,
-        index: &Index<'_>,
-        collection: &str,
-        last: Option<&str>,
-    ) -> ResourceChange {
-        let before = match self {
-            Self::UpTo(row) | Self::Doubted(row) => Some(row.version),
-            Self::Nothing | Self::Everything => None,
-        };
-        let last = last.unwrap_or_default();
-        let resource = Resource {
-            collection: format!("{STATE}/{collection}"),
-            id: index.name(),
-            version: before.map_or(VERSION, |version| version + 1),
-            body: [&[TRUSTED][..], last.as_bytes()].concat().into(),
-            media: None,
-            created: call.now,
-            updated: call.now,
-            due: None,
-            claimed_by: None,
-            owner: None,
-        };
-        match before {
-            None => ResourceChange::Insert(resource),
-            Some(expected) => ResourceChange::Replace { resource, expected },
-        }
-    }
 }
 
 /// Returns the insertions of the missing rows of `resources`.
@@ -479,46 +340,15 @@ pub(super) async fn missing(
     index: &Index<'_>,
     resources: &[Resource],
 ) -> Result<Vec<ResourceChange>, Rejection> {
-    let mut missing = Vec::new();
-    for resource in resources {
-        let row = index.row(&read(resource));
-        if !exists(call, &row).await? {
-            missing.push(ResourceChange::Insert(row));
-        }
-    }
-    Ok(missing)
-}
-
-/// Returns the deletions of all records about the indexes of a deleted collection.
-pub(super) async fn forget(
-    call: &Call<'_>,
-    collection: &str,
-) -> Result<Vec<ResourceChange>, Rejection> {
-    let records = records(call, collection).await?;
-    Ok(records.into_iter().map(deletion).collect())
-}
-
-/// Returns all records of a collection, including records of indexes in earlier descriptions.
-async fn records(call: &Call<'_>, collection: &str) -> Result<Vec<Resource>, Rejection> {
-    let state = format!("{STATE}/{collection}");
-    let mut records: Vec<Resource> = Vec::new();
-    loop {
-        let after = records.last().map(|record| record.id.as_str());
-        let batch = call.lookup.resources(&state, after, RECORDS).await?;
-        let is_end = batch.len() < RECORDS;
-        records.extend(batch);
-        if is_end {
-            return Ok(records);
-        }
-    }
-}
-
-fn deletion(record: Resource) -> ResourceChange {
-    ResourceChange::Delete {
-        collection: record.collection,
-        id: record.id,
-        expected: record.version,
-    }
+    let rows: Vec<_> = resources.iter().map(|it| index.row(&read(it))).collect();
+    let keys = rows.iter().map(|row| (&*row.collection, &*row.id));
+    let keys: Vec<_> = keys.collect();
+    let found = call.lookup.fetch_keys(&keys).await?;
+    let missing = rows.into_iter().zip(found);
+    let missing = missing.filter(|(_, found)| found.is_none());
+    Ok(missing
+        .map(|(row, _)| ResourceChange::Insert(row))
+        .collect())
 }
 
 fn letter(kind: ValueKind) -> char {

@@ -9,12 +9,14 @@ use windlass_store::{Resource, ResourceChange};
 use super::BATCH;
 use super::fields::fields_of;
 use super::filter::{Condition, Scalar, parse};
-use super::index::{Built, Index, Range, missing};
+use super::index::{Index, Range};
+use super::index_record::{Built, Record};
 use super::operation::{CallContext, is_query_parameter, not_implemented};
 use super::relations::check_parent;
 use super::response_shape::{ResponseShape, add_required, response_schema};
 use crate::handler::{Answer, Call, FETCHED_AT_ONCE, Rejection, SearchedRows};
 
+mod building;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 
@@ -158,9 +160,12 @@ async fn page(call: &Call<'_>, collection: &str) -> Result<Page, Rejection> {
     let Some(index) = &selection.index else {
         return filling.by_id(collection, token).await;
     };
-    match Built::of(call, index, collection).await? {
+    let record = Record::read(call, collection).await?;
+    match record.built(call, index) {
         Built::Everything => filling.by_index(index, collection, token).await,
-        built => filling.and_build(index, collection, token, &built).await,
+        Built::Hindered | Built::Nothing | Built::UpTo(_) => {
+            filling.and_build(index, collection, token, record).await
+        }
     }
 }
 
@@ -361,42 +366,6 @@ impl<'a> Filling<'a> {
             .collect();
         let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
         self.call.lookup.fetch(collection, &ids).await
-    }
-
-    /// Adds missing rows to the index. The page is empty, and the client asks for the next page
-    /// until the index is complete.
-    async fn and_build(
-        self,
-        index: &Index<'_>,
-        collection: &str,
-        token: Option<String>,
-        built: &Built,
-    ) -> Result<Page, Rejection> {
-        let (mut changes, mut count, mut bytes) = (Vec::new(), 0, 0);
-        let mut last = built.last().map(str::to_owned);
-        let mut is_end = false;
-        while !is_end && count < MAX_EXAMINED && bytes < MAX_EXAMINED_BYTES {
-            let lookup = &self.call.lookup;
-            let batch = lookup.resources(collection, last.as_deref(), BATCH).await?;
-            is_end = batch.len() < BATCH;
-            count += batch.len();
-            let _searched = self.hold(&batch)?;
-            bytes += batch.iter().map(|it| it.body.len()).sum::<usize>();
-            changes.extend(missing(self.call, index, &batch).await?);
-            last = batch.into_iter().next_back().map(|it| it.id).or(last);
-        }
-        if last.is_none() {
-            // There is nothing to list and nothing to record.
-            return Ok(Page::default());
-        }
-        let last = last.filter(|_| !is_end);
-        changes.push(built.advance(self.call, index, collection, last.as_deref()));
-        Ok(Page {
-            resources: Vec::new(),
-            // The list has not begun, but a client asks again only with a token.
-            next: Some(token.unwrap_or_else(|| BEFORE_ALL.to_owned())),
-            changes,
-        })
     }
 }
 

@@ -13,7 +13,7 @@ use windlass_store::{Expected, Resource, ResourceChange};
 
 use super::fields::fields_of;
 use super::operation::{ResourceKey, key, split};
-use super::{BATCH, index};
+use super::{BATCH, index, index_record};
 use crate::handler::{Call, Rejection};
 
 /// Maximum number of resources that are deleted with one resource.
@@ -201,7 +201,7 @@ impl Content {
             }
             if !more {
                 self.deletions
-                    .extend(index::forget(call, collection).await?);
+                    .extend(index_record::forget(call, collection).await?);
                 self.collections.push(collection.to_owned());
                 return Ok(ids);
             }

@@ -1,4 +1,4 @@
-//! Collections with index records that need not be read at each write.
+//! Collections with a record of indexes that need not be read at each write.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of collections that are remembered.
 const SLOTS: usize = 4096;
 
-/// Collections without index records other than the records of the served description, as far as
-/// this process has found out. The description stays the same for the life of the process, so no
-/// other record is added later.
+/// Collections whose record names no other indexes than the served description has, as far as this
+/// process has found out. It is of use if no other process writes, and with one description, which
+/// stays the same for the life of the process. Then no other index is named later.
 ///
 /// The table has a fixed size. If two collections share a slot, the later collection is remembered.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct SettledCollections {
     /// The hash of a collection's name in each slot. 0 marks an empty slot.
     slots: Arc<[AtomicU64]>,
     hasher: RandomState,
-    /// APIs with several descriptions, each of which may make records at any time.
+    /// APIs with several descriptions, each of which may name its indexes at any time.
     ambiguous: Arc<HashSet<String>>,
 }
 
@@ -43,10 +43,15 @@ impl SettledCollections {
         }
     }
 
-    pub(crate) fn contains(&self, api: &str, collection: &str) -> bool {
+    /// Whether this process serves several descriptions of the API.
+    pub(crate) fn is_ambiguous(&self, api: &str) -> bool {
+        self.ambiguous.contains(api)
+    }
+
+    pub(crate) fn contains(&self, collection: &str) -> bool {
         let (slot, hash) = self.slot(collection);
         // Relaxed: the hash guards no other data.
-        !self.ambiguous.contains(api) && slot.load(Ordering::Relaxed) == hash
+        slot.load(Ordering::Relaxed) == hash
     }
 
     pub(crate) fn insert(&self, collection: &str) {
@@ -68,14 +73,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collections_of_the_only_description_are_remembered() {
+    fn collections_are_remembered() {
         let settled = SettledCollections::new(["album", "farm", "farm"]);
-        assert!(!settled.contains("album", "album/photos"));
+        assert!(!settled.contains("album/photos"));
         settled.insert("album/photos");
-        assert!(settled.contains("album", "album/photos"));
-        assert!(!settled.contains("album", "album/comments"));
-        settled.insert("farm/animals");
-        assert!(!settled.contains("farm", "farm/animals"));
+        assert!(settled.contains("album/photos"));
+        assert!(!settled.contains("album/comments"));
+        assert!(settled.is_ambiguous("farm") && !settled.is_ambiguous("album"));
     }
 
     #[test]
@@ -85,7 +89,7 @@ mod tests {
         for name in names() {
             settled.insert(&name);
         }
-        let remembered = names().filter(|name| settled.contains("album", name));
+        let remembered = names().filter(|name| settled.contains(name));
         assert!(remembered.count() <= SLOTS);
     }
 }

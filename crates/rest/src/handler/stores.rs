@@ -94,11 +94,26 @@ impl<'a> StoreReader<'a> {
         collection: &str,
         ids: &[&str],
     ) -> Result<Vec<Option<Resource>>, Rejection> {
-        if ids.is_empty() {
+        let keys: Vec<_> = ids.iter().map(|id| (collection, *id)).collect();
+        self.fetch_keys(&keys).await
+    }
+
+    /// As [`StoreReader::fetch`], of several collections.
+    pub(crate) async fn fetch_keys(
+        &self,
+        keys: &[(&str, &str)],
+    ) -> Result<Vec<Option<Resource>>, Rejection> {
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|(collection, id)| (self.namespace.qualified(collection), id))
+            .collect();
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|(collection, id)| (&**collection, **id))
+            .collect();
+        if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let collection = self.namespace.qualified(collection);
-        let keys: Vec<_> = ids.iter().map(|id| (&*collection, *id)).collect();
         let found = self.store_handles.ledger.fetch(&keys).await?.into_iter();
         let to_handler = |resource| self.namespace.to_handler(resource);
         Ok(found.map(|found| found.map(to_handler)).collect())
@@ -120,14 +135,22 @@ impl<'a> StoreReader<'a> {
             .collect())
     }
 
-    /// Whether this process knows that a collection has only the index records of its API's
-    /// description.
-    pub(crate) fn is_settled(&self, api: &str, collection: &str) -> bool {
-        let collection = self.namespace.qualified(collection);
-        self.store_handles.settled.contains(api, &collection)
+    /// Whether nobody but this process writes resources of the API, and with one description.
+    pub(crate) fn writes_alone(&self, api: &str) -> bool {
+        let StoreHandles {
+            ledger, settled, ..
+        } = self.store_handles;
+        ledger.opening().is_some() && !settled.is_ambiguous(api)
     }
 
-    /// Remembers that the collection has only these index records.
+    /// Whether this process knows that the record of a collection names no index that the API's
+    /// description lacks.
+    pub(crate) fn is_settled(&self, collection: &str) -> bool {
+        let collection = self.namespace.qualified(collection);
+        self.store_handles.settled.contains(&collection)
+    }
+
+    /// Remembers that the record of a collection names no other index.
     pub(crate) fn settle(&self, collection: &str) {
         let collection = self.namespace.qualified(collection);
         self.store_handles.settled.insert(&collection);

@@ -11,7 +11,10 @@ use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{ChangeSet, Ledger, MAX_KEY_LEN, Resource, ResourceChange};
 
+use crate::power::{LocalStores, PoweredStores as _};
 use crate::world::{ManualClock, Peer as _, Reply, World};
+
+mod processes;
 
 const ALBUM: &str = r#"
 name = "album"
@@ -36,11 +39,15 @@ schema = { likes = { type = "string", format = "int64" } }
 const PHOTOS: &str = "/album/v1/photos";
 
 fn album_in(ledger: &Arc<MemoryLedger>, description: &str) -> World {
-    let api = Api::from_toml(description).expect("it is valid");
     let stores = Stores {
         ledger: ledger.clone(),
         vault: Arc::new(MemoryVault::new()),
     };
+    album_over(stores, description)
+}
+
+fn album_over(stores: Stores, description: &str) -> World {
+    let api = Api::from_toml(description).expect("it is valid");
     World::of(
         ServedApi::with_default_handler(api),
         stores,
@@ -247,7 +254,8 @@ async fn pages_stay_right_under_writes() {
 
 #[tokio::test]
 async fn a_filter_that_fits_few_takes_more_pages_and_none_takes_long() {
-    let album = album();
+    let local = LocalStores::new();
+    let album = album_over(local.stores(), ALBUM);
     for number in 0..1_500 {
         let rating = if number == 1_400 { 5 } else { 1 };
         made(
@@ -295,7 +303,7 @@ async fn collections_from_before_their_indexes_are_indexed_by_their_lists() {
         assert!(titles.contains(&"0000 new"), "{titles:?}");
         assert_eq!(titles[count - 1], "9999");
         let expected = match count {
-            3 | 250 => 2,
+            3 | 250 => 1,
             _ => 3 + 3,
         };
         assert_eq!(pages, expected, "{count}");
@@ -374,20 +382,15 @@ async fn index_that_was_half_built_misses_nothing_either() {
 
 #[tokio::test]
 async fn writes_of_a_process_read_the_records_of_a_collection_once() {
-    let memory = Arc::new(MemoryLedger::default());
     let faults = Arc::new(Faults::new(Trigger::Never, InjectedFault::Fault));
-    let ledger = FaultyLedger::new(memory, Arc::clone(&faults));
-    let api = Api::from_toml(&without_indexes()).expect("it is valid");
-    let stores = Stores {
-        ledger: Arc::new(ledger),
-        vault: Arc::new(MemoryVault::new()),
-    };
-    let api = ServedApi::with_default_handler(api);
-    let album = World::of(api, stores, Arc::new(ManualClock::default()));
+    let local = LocalStores::new();
+    let Stores { ledger, vault } = local.stores();
+    let ledger = Arc::new(FaultyLedger::new(ledger, Arc::clone(&faults)));
+    let album = album_over(Stores { ledger, vault }, &without_indexes());
     for _ in 0..5 {
         made(&album, PHOTOS, &json!({"title": "a"})).await;
     }
-    assert_eq!(faults.calls_of("resources"), 1);
+    assert_eq!(faults.calls_of("resource"), 1);
 }
 
 #[tokio::test]
@@ -396,7 +399,6 @@ async fn holes_of_earlier_releases_are_mended_once() {
     let album = album_in(&ledger, ALBUM);
     sample(&album).await;
     let state = format!(".index-state/album{PHOTOS}");
-    let rows_of = |name: &str| format!(".index/{name}/album{PHOTOS}");
     let read = |collection: String| {
         let ledger = Arc::clone(&ledger);
         async move {
@@ -406,20 +408,23 @@ async fn holes_of_earlier_releases_are_mended_once() {
                 .expect("it can be read")
         }
     };
-    // The state that an earlier release leaves: the records say that all rows are present, and one
-    // row is missing.
+    // The state that an earlier release leaves: a record for each index says that all rows are
+    // there, and one row is missing.
     let mut changes = Vec::new();
-    for record in read(state.clone()).await {
-        let expected = record.version;
-        let resource = Resource {
-            version: expected + 1,
-            body: Bytes::new(),
-            ..record
-        };
-        changes.push(ResourceChange::Replace { resource, expected });
+    for row in read(state).await {
+        changes.push(ResourceChange::Delete {
+            collection: row.collection.clone(),
+            id: row.id.clone(),
+            expected: row.version,
+        });
+        changes.push(ResourceChange::Insert(Resource {
+            id: ",title:t".to_owned(),
+            body: Bytes::from_static(&[2]),
+            ..row
+        }));
     }
-    assert!(!changes.is_empty(), "there are records");
-    let rows = read(rows_of(",title:t")).await;
+    assert_eq!(changes.len(), 2, "there is a record");
+    let rows = read(format!(".index/,title:t/album{PHOTOS}")).await;
     let lost = rows.first().expect("there are rows").clone();
     changes.push(ResourceChange::Delete {
         collection: lost.collection,
@@ -433,10 +438,12 @@ async fn holes_of_earlier_releases_are_mended_once() {
     ledger.apply(changes).await.expect("it can be changed");
 
     let by_title = query("", "title", 10);
-    let (items, count) = pages(&album, &by_title).await;
-    assert_eq!((items.len(), count), (6, 2), "one page builds the index");
-    let (items, count) = pages(&album, &by_title).await;
-    assert_eq!((items.len(), count), (6, 1));
+    for _ in 0..4 {
+        let (items, count) = pages(&album, &by_title).await;
+        assert_eq!((items.len(), count), (6, 1));
+    }
+    let rows = read(format!(".index/,title:t/album{PHOTOS}")).await;
+    assert_eq!(rows.len(), 6, "the lost row is there again");
 }
 
 /// The row of an index is longer than the key of its resource.
