@@ -111,7 +111,8 @@ function textOf(failure: Failure): string {
       const asked = failure.retryAfter > 0
         ? `; the server asks to wait ${Math.ceil(failure.retryAfter / 1000)} s`
         : "";
-      return `Given up after ${failure.tries} attempts: ${causeText(failure.cause)}${asked}`;
+      const tries = failure.tries === 1 ? "1 attempt" : `${failure.tries} attempts`;
+      return `Given up after ${tries}: ${causeText(failure.cause)}${asked}`;
     }
     case "unexpected":
       return `The server does not follow the upload protocol: ${replyText(failure.error)}`;

@@ -14,8 +14,8 @@ export interface JournalRecord {
   type: string;
   /** See `ends`. */
   ends: string;
-  /** The committed bytes that the server reported lately. It only informs. */
-  committed: number;
+  /** Bytes that were sent lately. It only informs: the server knows what it has. */
+  sent: number;
   /** When the session began, in milliseconds since the epoch. */
   started: number;
   handle?: FileSystemFileHandle | undefined;

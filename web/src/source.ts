@@ -19,7 +19,7 @@ export function sourceOf(file: File | Source): Source {
 /** Bytes at either end of a file by which it is recognised. */
 const ENDS = 64 * 1024;
 
-/** The CRC32C of the first and the last 64 KiB. With size and time it tells whether it is changed. */
+/** The CRC32C of the first and the last 64 KiB. With size and time it identifies a file. */
 export async function ends(file: Blob): Promise<string> {
   const last = Math.max(ENDS, file.size - ENDS);
   const parts = new Blob([file.slice(0, ENDS), file.slice(last)]);

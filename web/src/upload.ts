@@ -128,7 +128,7 @@ export class Upload extends Emitter<UploadEvents> {
   #life = new AbortController();
   #wanted: "run" | "pause" | "cancel" = "run";
   #wake: () => void = () => {};
-  #recordedAt = 0;
+  #notedAt = 0;
 
   constructor(file: File | Source, options: UploadOptions) {
     super();
@@ -265,8 +265,8 @@ export class Upload extends Emitter<UploadEvents> {
     this.#record ??= (await this.#recall()) ?? null;
     const record = this.#record;
     if (!record) return this.#plan(Transfer.start);
-    const same = record.ends === (await this.#ends()) && this.#access.allows(new URL(record.session));
-    if (same) return this.#plan(Transfer.resume);
+    const allowed = this.#access.allows(new URL(record.session));
+    if (allowed && record.ends === (await this.#ends())) return this.#plan(Transfer.resume);
     await this.#forget();
     return this.#plan(Transfer.start);
   }
@@ -350,13 +350,13 @@ export class Upload extends Emitter<UploadEvents> {
     this.#sentNow = 0;
     if (event.is === "started") await this.#started(event.location);
     if (event.is === "lost") await this.#forget();
-    if (event.is === "committed") await this.#committed(event.offset);
     if (event.is !== "nothing") this.#changed();
   }
 
   #left(bytes: number): void {
     this.#sentNow = bytes;
     this.#rate.add(Date.now(), this.progress.sent);
+    this.#note();
     this.#changed();
   }
 
@@ -393,7 +393,7 @@ export class Upload extends Emitter<UploadEvents> {
       size: file.size,
       type: this.#mediaType(),
       ends: await this.#ends(),
-      committed: 0,
+      sent: 0,
       started: Date.now(),
       handle,
     };
@@ -403,20 +403,20 @@ export class Upload extends Emitter<UploadEvents> {
   /** Without a journal, as when the disk is full, the upload goes on as long as the page. */
   async #keep(record: JournalRecord): Promise<void> {
     try {
-      await this.#journal.put(record);
       this.recorded = true;
+      await this.#journal.put(record);
     } catch (error) {
       if (!(error instanceof DOMException)) throw error;
       this.recorded = false;
     }
   }
 
-  /** Keeps the offset at most once a second: it only informs. */
-  async #committed(offset: number): Promise<void> {
-    if (!this.#record || !this.recorded || Date.now() - this.#recordedAt < 1000) return;
-    this.#recordedAt = Date.now();
-    this.#record.committed = offset;
-    await this.#keep(this.#record);
+  /** Notes at most once a second how much was sent: it only informs. */
+  #note(): void {
+    if (!this.#record || !this.recorded || Date.now() - this.#notedAt < 1000) return;
+    this.#notedAt = Date.now();
+    this.#record.sent = this.progress.sent;
+    void this.#keep(this.#record);
   }
 
   async #forget(): Promise<void> {

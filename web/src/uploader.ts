@@ -48,8 +48,8 @@ export type Rejection = { is: "type"; accept: string } | { is: "size"; maxSize: 
 export interface Unfinished {
   path: string;
   size: number;
-  /** The committed bytes, as far as the earlier page knew. */
-  committed: number;
+  /** About how many bytes were sent. */
+  sent: number;
   /** When it began, in milliseconds since the epoch. */
   started: number;
   /** Whether it can be continued without the file's being chosen again. */
@@ -160,19 +160,20 @@ export class Uploader extends Emitter<UploaderEvents> {
     this.emit("removed", { upload });
   }
 
-  /** The uploads to the same URL that earlier pages left, the newest first. */
+  /**
+   * The uploads to the same URL that earlier pages left, the newest first. A function for URLs is
+   * called with their paths and empty files.
+   */
   async unfinished(): Promise<Unfinished[]> {
-    const { url } = this.#options;
-    const target = typeof url === "function" ? null : targetOf(absolute(url));
     const records = await this.#journal.list();
     const here = new Set(this.#uploads.map((upload) => upload.key));
     return records
-      .filter((record) => target === null || record.target === target)
+      .filter(({ path, target }) => target === this.#targetOf(path))
       .filter((record) => !here.has(record.key))
       .map((record) => {
-        const { path, size, committed, started } = record;
+        const { path, size, sent, started } = record;
         const hasFile = record.handle !== undefined;
-        const unfinished = { path, size, committed, started, hasFile };
+        const unfinished = { path, size, sent, started, hasFile };
         this.#records.set(unfinished, record);
         return unfinished;
       });
@@ -206,9 +207,7 @@ export class Uploader extends Emitter<UploaderEvents> {
     const record = this.#records.get(unfinished);
     if (!record) return;
     await this.#journal.delete(record.key);
-    const { url } = this.#options;
-    const ofFile = typeof url === "function" ? record.target : url;
-    const access = new Access({ ...this.#options, url: ofFile });
+    const access = new Access({ ...this.#options, url: this.#urlOf(record.path) });
     if (!access.allows(new URL(record.session))) return;
     await cancelSession(record.session, access, this.#options.send ?? defaultSend());
   }
@@ -221,6 +220,16 @@ export class Uploader extends Emitter<UploaderEvents> {
       url: typeof url === "function" ? url(source) : url,
       metadata: typeof metadata === "function" ? metadata(source) : metadata,
     };
+  }
+
+  /** The upload URL of an upload of which only the path is known. */
+  #urlOf(path: string): string | URL {
+    const { url } = this.#options;
+    return typeof url === "function" ? url({ path, file: new File([], path) }) : url;
+  }
+
+  #targetOf(path: string): string {
+    return targetOf(absolute(this.#urlOf(path)));
   }
 
   #rejection({ file }: Source): Rejection | null {

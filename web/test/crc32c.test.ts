@@ -47,10 +47,11 @@ test("a digest that is not wanted any more ends", async () => {
 test("the ends of a file identify it, and its middle does not", async () => {
   const bytes = new Uint8Array(200_000);
   const before = await ends(new Blob([bytes]));
-  for (const [at, same] of [[0, false], [65_535, false], [100_000, true], [199_999, false]] as const) {
+  for (const at of [0, 65_535, 100_000, 199_999]) {
     const other = bytes.slice();
     other[at] = 1;
-    assert.equal((await ends(new Blob([other]))) === before, same, String(at));
+    const same = before === (await ends(new Blob([other])));
+    assert.equal(same, at === 100_000, String(at));
   }
   assert.notEqual(await ends(new Blob(["a"])), await ends(new Blob(["b"])));
   assert.equal(await ends(new Blob([])), "AAAAAA==");

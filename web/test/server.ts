@@ -116,7 +116,8 @@ export class FaultyServer {
       this.#sessions.delete(id!);
       return send(response, { status: fault === "kill" ? 410 : 404 });
     }
-    const answer = kind === "start" ? this.#start(request) : this.#inSession(kind, id!, request, body);
+    const answer =
+      kind === "start" ? this.#start(request) : this.#inSession(kind, id!, request, body);
     if (fault === "rewind") return send(response, this.#rewind(id!));
     if (fault === "silence") return;
     if (fault === "cut" || fault === "lose reply") {

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { UploadError } from "../src/errors.js";
 import { MemoryJournal, targetOf } from "../src/journal.js";
 import type { JournalRecord } from "../src/journal.js";
-import { byFetch } from "../src/transport.js";
+import { LIMITS, byFetch } from "../src/transport.js";
+import type { Send } from "../src/transport.js";
 import { Upload } from "../src/upload.js";
 import type { UploadOptions, UploadState } from "../src/upload.js";
 import { MIB, Q } from "./replies.js";
@@ -107,7 +108,8 @@ describe("requests", () => {
   });
 
   test("uploadType replaces an earlier one, and the rest of the URL stays as it is", async () => {
-    const url = `${server.url}?uploadType=media&name=a%20b+c&upload_protocol=raw&X-Windlass-Link=1.k.e.s#x`;
+    const query = "uploadType=media&name=a%20b+c&upload_protocol=raw&X-Windlass-Link=1.k.e.s";
+    const url = `${server.url}?${query}#x`;
     await uploadOf(fileOf(10), { url }).run();
     const expected = "?name=a%20b+c&X-Windlass-Link=1.k.e.s&uploadType=resumable";
     assert.equal(server.seen[0]!.url, `/upload/farm/v1/animals${expected}`);
@@ -162,27 +164,51 @@ describe("requests", () => {
 describe("faults", () => {
   const file = fileOf(MIB + 7);
   const html: Answer = { status: 200, headers: { "Content-Type": "text/html" }, body: "<html>" };
-  const passing: [string, Partial<Record<"start" | "query" | "data", (Fault | undefined)[]>>, string][] = [
-    ["a start that is refused a connection", { start: ["refuse"] }, "start start data"],
+  const unavailable = () => ({ status: 503 });
+  const tooLarge = () => ({ status: 413 });
+  const page = () => html;
+  const badRange = () => ({ status: 308, headers: { Range: "bytes=x" } });
+  const passing: [string, Partial<Record<"start" | "query" | "data", Fault[]>>, string][] = [
+    ["a start without a connection", { start: ["refuse"] }, "start start data"],
     ["a lost reply to a start", { start: ["lose reply"] }, "start start data"],
-    ["503 to a start", { start: [() => ({ status: 503 })] }, "start start data"],
+    ["503 to a start", { start: [unavailable] }, "start start data"],
     ["a cut in the middle", { data: ["cut"] }, "start data query data"],
     ["two cuts in a row", { data: ["cut", "cut"] }, "start data query data query data"],
-    ["503 in the middle", { data: [() => ({ status: 503 })] }, "start data query data"],
+    ["503 in the middle", { data: [unavailable] }, "start data query data"],
     ["a lost final reply", { data: ["lose reply"] }, "start data query"],
     ["a truncated final reply", { data: ["truncate reply"] }, "start data query"],
-    ["a final reply lost twice", { data: ["lose reply"], query: ["lose reply"] }, "start data query query"],
+    [
+      "a final reply lost twice",
+      { data: ["lose reply"], query: ["lose reply"] },
+      "start data query query",
+    ],
     ["an expired session", { data: ["forget"] }, "start data start data"],
     ["a dead session", { data: ["kill"] }, "start data start data"],
-    ["a session lost before a query", { data: ["cut"], query: ["forget"] }, "start data query start data"],
+    [
+      "a session lost before a query",
+      { data: ["cut"], query: ["forget"] },
+      "start data query start data",
+    ],
     ["a chunk of which a part is kept", { data: ["keep a part"] }, "start data data data data"],
-    ["an offset that goes back", { data: ["keep a part", "rewind"] }, "start data data query data data data"],
-    ["503 to a query", { data: ["cut"], query: [() => ({ status: 503 })] }, "start data query query data"],
-    ["a proxy's page in place of a reply", { data: ["cut"], query: [() => html] }, "start data query query data"],
-    ["200 of a proxy to data", { data: [() => html] }, "start data query data"],
-    ["a proxy that takes no large body", { data: [() => ({ status: 413 })] }, "start data query data data data data data"],
-    ["409 and 425", { data: [() => ({ status: 409 }), () => ({ status: 425 })] }, "start data query data query data data data"],
-    ["a malformed range", { data: [() => ({ status: 308, headers: { Range: "bytes=x" } })] }, "start data query data"],
+    [
+      "an offset that goes back",
+      { data: ["keep a part", "rewind"] },
+      "start data data query data data data",
+    ],
+    ["503 to a query", { data: ["cut"], query: [unavailable] }, "start data query query data"],
+    ["a proxy's page to a query", { data: ["cut"], query: [page] }, "start data query query data"],
+    ["a proxy's page to data", { data: [page] }, "start data query data"],
+    [
+      "a proxy that takes no large body",
+      { data: [tooLarge] },
+      "start data query data data data data data",
+    ],
+    [
+      "409 and 425",
+      { data: [() => ({ status: 409 }), () => ({ status: 425 })] },
+      "start data query data query data data data",
+    ],
+    ["a malformed range", { data: [badRange] }, "start data query data"],
   ];
   for (const [name, faults, story] of passing) {
     test(`the file arrives after ${name}`, async () => {
@@ -300,6 +326,8 @@ describe("faults", () => {
       "kill", "rewind", "keep a part", () => ({ status: 503 }), () => ({ status: 429 }),
       () => ({ status: 413 }), () => html,
     ];
+    const isForStarts = (fault?: Fault) =>
+      fault !== "rewind" && fault !== "kill" && fault !== "forget";
     let state = 42;
     const draw = () => {
       state = (Math.imul(state, 1103515245) + 12345) >>> 0;
@@ -309,8 +337,8 @@ describe("faults", () => {
     for (let n = 0; n < 60; n++) {
       const before = server.finished.length;
       for (const kind of ["start", "query", "data"] as const) {
-        const list = Array.from({ length: 6 }, draw);
-        server.faults[kind] = list.filter((fault) => kind !== "start" || !["rewind", "kill", "forget"].includes(fault as string));
+        server.faults[kind] = Array.from({ length: 6 }, draw);
+        if (kind === "start") server.faults[kind] = server.faults[kind].filter(isForStarts);
       }
       const upload = uploadOf(file);
       try {
@@ -527,7 +555,8 @@ describe("a later page", () => {
 
   test("another signed link for the same continues", async () => {
     const url = (link: string) => `${server.url}?name=x&X-Windlass-Link=${link}`;
-    assert.equal(uploadOf(fileOf(9), { url: url("1.a") }).key, uploadOf(fileOf(9), { url: url("1.b") }).key);
+    const [one, other] = ["1.a", "1.b"].map((link) => uploadOf(fileOf(9), { url: url(link) }).key);
+    assert.equal(one, other);
     assert.doesNotMatch(targetOf(new URL(url("1.a.b.c"))), /1\.a/);
   });
 
@@ -541,13 +570,26 @@ describe("a later page", () => {
   });
 
   test("the record is kept before the first byte is sent", async () => {
+    const stories: string[] = [];
     journal.put = async () => {
-      assert.equal(server.story, "start");
       await new Promise((resolve) => setTimeout(resolve, 20));
-      assert.equal(server.story, "start");
+      stories.push(server.story);
     };
     await uploadOf(fileOf(10)).run();
+    assert.equal(stories[0], "start");
     assert.equal(server.story, "start data");
+  });
+
+  test("the record tells about how much was sent, at most once a second", async () => {
+    const noted: number[] = [];
+    const put = journal.put.bind(journal);
+    journal.put = (record) => (noted.push(record.sent), put(record));
+    const send: Send = async (request, options) => {
+      for (const bytes of [100, 200, 300]) options.onSent?.(bytes);
+      return byFetch(LIMITS)(request, options);
+    };
+    await uploadOf(fileOf(MIB), { send }).run();
+    assert.deepEqual(noted, [0, 100]);
   });
 
   test("a record that points to another server gets nothing", async () => {

@@ -196,6 +196,7 @@ describe("unfinished uploads", () => {
     assert.equal(unfinished!.path, "a.txt");
     assert.equal(unfinished!.size, MIB);
     assert.equal(unfinished!.hasFile, false);
+    assert.equal(typeof unfinished!.sent, "number");
     assert.deepEqual(others, []);
     assert.doesNotMatch(JSON.stringify(unfinished), /secret/);
     assert.deepEqual(await uploaderOf({ url: `${server.url}2` }).unfinished(), []);

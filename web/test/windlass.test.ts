@@ -1,11 +1,6 @@
-// Uploads to a windlass binary: WINDLASS_BINARY names it.
+// Uploads to a windlass binary: PROGRAM_UNDER_TEST names it.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, before, describe, test } from "node:test";
 
 import { MemoryJournal } from "../src/journal.js";
@@ -13,39 +8,27 @@ import { Broken, LIMITS, byFetch } from "../src/transport.js";
 import type { Send } from "../src/transport.js";
 import { Upload } from "../src/upload.js";
 import { MIB, Q } from "./replies.js";
-
-const binary = process.env["WINDLASS_BINARY"];
+import { BINARY, Windlass } from "./windlass.js";
 
 function fileOf(size: number): File {
   const bytes = Uint8Array.from({ length: size }, (_, n) => (n * 31 + (n >>> 8)) & 255);
   return new File([bytes], "cow.jpg", { type: "image/jpeg", lastModified: 1 });
 }
 
-describe("a windlass server", { skip: binary ? false : "WINDLASS_BINARY is not set" }, () => {
-  let server: ChildProcess;
-  let data: string;
+describe("a windlass server", { skip: BINARY ? false : "PROGRAM_UNDER_TEST is not set" }, () => {
+  let server: Windlass;
   let url: string;
-  let origin: string;
 
   before(async () => {
-    data = await mkdtemp(join(dirname(binary!), "web-"));
-    const options = ["--listen", "127.0.0.1:0", "--data", data, "--allow-unsafe-filesystem"];
-    server = spawn(binary!, ["serve", ...options], { stdio: ["ignore", "pipe", "ignore"] });
-    for await (const line of createInterface({ input: server.stdout! })) {
-      origin = line.split(" ").at(-1)!;
-      break;
-    }
-    url = `${origin}/upload/farm/v1/animals`;
+    server = await Windlass.start();
+    url = server.uploads;
   });
 
-  after(async () => {
-    server.kill();
-    await rm(data, { recursive: true, force: true });
-  });
+  after(() => server.stop());
 
   async function check(file: File, resource: Record<string, unknown> | null): Promise<void> {
-    const media = await fetch(`${origin}/farm/v1/animals/${resource!["id"]}?alt=media`);
-    assert.deepEqual(Buffer.from(await media.arrayBuffer()), Buffer.from(await file.arrayBuffer()));
+    const media = await server.media(resource!["id"]);
+    assert.deepEqual(media, Buffer.from(await file.arrayBuffer()));
   }
 
   for (const [name, size, chunkSize] of [
