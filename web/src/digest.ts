@@ -18,7 +18,8 @@ export function digest(file: Blob, signal: AbortSignal): Promise<number | null> 
   const used = worker;
   return new Promise((resolve) => {
     waiting.set(id, { file, settle: resolve });
-    signal.addEventListener("abort", () => used.postMessage({ cancel: id }), { once: true });
+    const cancel = () => void (waiting.has(id) && used.postMessage({ cancel: id }));
+    signal.addEventListener("abort", cancel, { once: true });
     used.postMessage({ id, file });
   });
 }

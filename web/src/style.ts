@@ -10,7 +10,10 @@ export const STYLE = `
   --surface: light-dark(#fff, #1b1c1d);
   --raised: light-dark(#f0f4f9, #282a2c);
   display: block;
+  padding: 0.75rem;
+  border-radius: 12px;
   color: var(--text);
+  background: var(--surface);
   font: 1rem/1.5 system-ui, sans-serif;
   container-type: inline-size;
 }

@@ -164,6 +164,8 @@ export class Upload extends Emitter<UploadEvents> {
       throw new TypeError(`an upload that is ${this.#state} cannot be run`);
     }
     this.error = null;
+    // A pause that came as the last run ended is over.
+    this.#wanted = "run";
     this.#life = new AbortController();
     this.#enter("starting");
     try {

@@ -295,6 +295,13 @@ describe("faults", () => {
     assert.equal(server.story, "start data start data start data start data");
   });
 
+  test("a lost session leaves no record", async () => {
+    server.faults.data.push("kill");
+    server.faults.start.push(undefined, () => ({ status: 403 }));
+    await assert.rejects(uploadOf(file).run(), failsWith("refused"));
+    assert.deepEqual(await journal.list(), []);
+  });
+
   test("the answer of a server that a redirection led to is not believed", async () => {
     const other = await FaultyServer.start();
     server.faults.data.push(() => ({ status: 302, headers: { Location: other.origin } }));
@@ -334,13 +341,13 @@ describe("faults", () => {
       return faults[(state >>> 16) % faults.length];
     };
     let whole = 0;
-    for (let n = 0; n < 60; n++) {
+    for (let n = 0; n < 40; n++) {
       const before = server.finished.length;
       for (const kind of ["start", "query", "data"] as const) {
         server.faults[kind] = Array.from({ length: 6 }, draw);
         if (kind === "start") server.faults[kind] = server.faults[kind].filter(isForStarts);
       }
-      const upload = uploadOf(file);
+      const upload = uploadOf(file, { retryPolicy: { ...FAST, longest: 5 } });
       try {
         await upload.run();
         whole += 1;
@@ -354,7 +361,7 @@ describe("faults", () => {
       }
       journal = new MemoryJournal();
     }
-    assert.ok(whole > 10, `${whole} of 60 arrived`);
+    assert.ok(whole > 10, `${whole} of 40 arrived`);
   });
 });
 
