@@ -29,6 +29,18 @@ pub enum ExpectedDigestsError {
         /// Where it was stated: a header or the metadata.
         place: &'static str,
     },
+    /// Only digests that the server does not compute are stated.
+    #[error("The {place} states none of the digests that can be checked: sha-256, md5, crc32c.")]
+    Unsupported {
+        /// Where they were stated.
+        place: &'static str,
+    },
+    /// A digest of coded bytes is stated, which are decoded before they are stored.
+    #[error("The {place} covers compressed bytes, which are not stored.")]
+    OfCodedBytes {
+        /// Where it was stated.
+        place: &'static str,
+    },
     /// Two different values are stated for one digest.
     #[error("Two different values are given for the {digest} of the upload.")]
     Conflict {

@@ -38,11 +38,6 @@ pub fn from_content_md5(headers: &HeaderMap) -> Result<ExpectedDigests, Expected
     Ok(expected)
 }
 
-/// Reads both headers of a request with the media as its body.
-pub fn from_headers(headers: &HeaderMap) -> Result<ExpectedDigests, ExpectedDigestsError> {
-    from_goog_hash(headers)?.merge(from_content_md5(headers)?)
-}
-
 /// Reads the metadata's fields `crc32c` and `md5Hash` (base64), `md5Checksum` and
 /// `sha256Checksum` (hexadecimal). Fields that are not strings are ignored.
 pub fn from_metadata(

@@ -2,8 +2,14 @@
 
 use http::HeaderName;
 
+/// Digests of a message's content ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)).
+pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 /// Base64 MD5 of a request's body ([RFC 1864](https://www.rfc-editor.org/rfc/rfc1864)).
 pub const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+/// Digests of the whole representation ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)).
+pub const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+/// The digests that a client would like to get in [`REPR_DIGEST`], with weights.
+pub const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 /// Digests of the whole media: `crc32c=...,md5=...`.
 pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 /// Number of bytes that each chunk but the last should be a multiple of.

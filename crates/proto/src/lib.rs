@@ -36,6 +36,7 @@ pub mod batch;
 pub mod command;
 pub mod content_range;
 pub mod dialect;
+pub mod digest_fields;
 pub mod error;
 pub mod expected_digests;
 pub mod header;

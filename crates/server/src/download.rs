@@ -26,12 +26,12 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     ETAG, LAST_MODIFIED, RANGE,
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Response, StatusCode, Version,
-};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Response, StatusCode, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use windlass_engine::{Error as EngineError, Full, Importance, Permit, Pool};
+use windlass_proto::digest_fields::DigestPreference;
+use windlass_proto::header::{REPR_DIGEST, X_GOOG_HASH};
 use windlass_rest::handler::{Rejection, slice};
 use windlass_rest::precondition::{ETag, Validators, Verdict, evaluate, range_applies};
 use windlass_store::{Media, MediaLocation, MediaReader, Resource, VaultError};
@@ -48,8 +48,6 @@ const FALLBACK_READ_LEN: usize = 128 * 1024;
 /// Number of bytes that are read first, before it is known whether the client reads anything, and
 /// when other replies use up the memory. These bytes are in addition to the limit.
 const FIRST_READ_LEN: usize = 8 * 1024;
-
-const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
 
 /// The entity tag and headers that a handler sets for a download.
 #[derive(Debug)]
@@ -127,6 +125,12 @@ pub(crate) async fn media(
     reply.headers_mut().extend(own.headers);
     own.caching.describe(reply.headers_mut());
     form.describe(reply.headers_mut(), &validators.etag);
+    // The digests are those of the stored bytes.
+    if form != Form::Unpacked
+        && let Some(digest) = DigestPreference::from_headers(headers).repr_digest(&media.digests)
+    {
+        reply.headers_mut().insert(REPR_DIGEST, digest);
+    }
     // Applied after the handler's headers, which may come from the client that uploaded the media.
     protection::protect(reply.headers_mut(), &server.settings.downloads);
     if verdict == Verdict::NotModified {

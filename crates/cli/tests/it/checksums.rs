@@ -155,6 +155,78 @@ fn digests_of_a_multipart_upload_are_checked() {
     assert_eq!(farm::count(farm(), name), 1);
 }
 
+/// Digest fields (RFC 9530) with the right digests of a media.
+fn fields(media: Media) -> [String; 3] {
+    [
+        format!("sha-256=:{}:", media.sha256()),
+        format!("md5=:{}:, sha-512=:AAAA:", media.md5()),
+        format!("crc32c=:{}:", media.crc32c()),
+    ]
+}
+
+#[test]
+fn digest_fields_of_a_simple_upload_are_checked() {
+    let simple =
+        |name: &str, field: &str| exchange(farm(), &farm::simple(MEDIA).header(name, field));
+    for header in ["Repr-Digest", "Content-Digest"] {
+        for field in fields(MEDIA) {
+            simple(header, &field).expect(200);
+        }
+        for field in fields(OTHER) {
+            assert_mismatch(&simple(header, &field));
+        }
+        for field in ["sha-256=:AAAA:", "sha-256=1", "sha-512=:AAAA:", "("] {
+            assert_error(&simple(header, field), 400, "invalid", None);
+        }
+    }
+}
+
+#[test]
+fn repr_digest_of_an_upload_in_pieces_is_that_of_the_whole() {
+    let [right, ..] = fields(MEDIA);
+    let [wrong, ..] = fields(OTHER);
+    let start = |field: &str| {
+        let request = farm::start("{}").header("Repr-Digest", field);
+        Session::start(farm(), &request)
+    };
+    start(&right).append(MEDIA, 0..MEDIA.len()).expect(201);
+    assert_mismatch(&start(&wrong).append(MEDIA, 0..MEDIA.len()));
+    let last = |field: &str| {
+        let session = farm::begin(farm(), "whole");
+        session.append(MEDIA, 0..CHUNK_GRANULARITY).expect(308);
+        let request = session.ranged("bytes 262144-262242/262243");
+        let request = request.header("Repr-Digest", field);
+        session.exchange(&request.body(MEDIA.bytes(CHUNK_GRANULARITY..MEDIA.len())))
+    };
+    last(&right).expect(201);
+    assert_mismatch(&last(&wrong));
+}
+
+#[test]
+fn repr_digest_of_a_multipart_upload_is_that_of_its_media() {
+    let name = "repr-digest";
+    for field in fields(MEDIA) {
+        let request = farm::multipart(name, MEDIA).header("Repr-Digest", field);
+        exchange(farm(), &request).expect(200);
+    }
+    let stored = farm::count(farm(), name);
+    for field in fields(OTHER) {
+        let request = farm::multipart(name, MEDIA).header("Repr-Digest", field);
+        assert_mismatch(&exchange(farm(), &request));
+    }
+    assert_eq!(farm::count(farm(), name), stored);
+}
+
+#[test]
+fn digest_field_of_a_gzip_body_is_refused() {
+    for header in ["Repr-Digest", "Content-Digest"] {
+        let request = farm::simple(MEDIA).header("Content-Encoding", "gzip");
+        let [field, ..] = fields(MEDIA);
+        let reply = exchange(farm(), &request.header(header, field));
+        assert_error(&reply, 400, "invalid", None);
+    }
+}
+
 #[test]
 fn malformed_digests_are_refused() {
     for hash in MALFORMED {

@@ -78,6 +78,29 @@ fn download_returns_the_media_with_its_headers() {
 }
 
 #[test]
+fn download_states_the_digest_that_its_client_prefers() {
+    let animal = Animal::of(1000);
+    let crc32c = format!("crc32c=:{}:", animal.media.crc32c());
+    for (wanted, digest) in [
+        ("crc32c=1", Some(&*crc32c)),
+        ("sha-512=9, unixsum=8, crc32c=1", Some(&crc32c)),
+        ("crc32c=0", None),
+        ("sha-512=10", None),
+        ("crc32c", None),
+        ("(", None),
+    ] {
+        let reply = animal.get(&[("Want-Repr-Digest", wanted)]).expect(200);
+        assert_eq!(reply.header("repr-digest"), digest, "{wanted}");
+    }
+    // A digest of the representation is the same for each of its parts.
+    let wanted = ("Want-Repr-Digest", "crc32c=1");
+    let part = animal.get(&[wanted, ("Range", "bytes=0-9")]).expect(206);
+    assert_eq!(part.header("repr-digest"), Some(&*crc32c));
+    let plain = animal.get(&[]).expect(200);
+    assert_eq!(plain.header("repr-digest"), None);
+}
+
+#[test]
 fn a_range_gets_its_bytes_and_206() {
     for animal in SIZES.map(Animal::of) {
         let len = animal.media.len();

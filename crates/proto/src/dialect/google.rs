@@ -13,7 +13,6 @@ use crate::command::{
 };
 use crate::content_range::{CommittedRange, ContentRange, ContentRangeError};
 use crate::error::ProtocolError;
-use crate::expected_digests;
 use crate::header::{
     X_GUPLOADER_NO_308, X_GUPLOADER_UPLOADID, X_HTTP_STATUS_CODE_OVERRIDE, X_UPLOAD_CONTENT_LENGTH,
     X_UPLOAD_CONTENT_TYPE,
@@ -168,7 +167,7 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
         content_type: head.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
         content_length: head.number(&X_UPLOAD_CONTENT_LENGTH, "X-Upload-Content-Length")?,
         length: head.length().unwrap_or(BodyLength::Exact(0)),
-        expected: expected_digests::from_goog_hash(head.headers)?,
+        expected: head.media_digests()?,
     })
 }
 
@@ -189,7 +188,7 @@ fn session(head: &Head<'_>, upload_id: UploadId) -> Result<SessionHead, Protocol
             body,
         },
         no_308: no_308(head.headers),
-        expected: expected_digests::from_goog_hash(head.headers)?,
+        expected: head.media_digests()?,
     })
 }
 
@@ -351,7 +350,10 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         ProtocolError::Session(error) => session_error(error),
         ProtocolError::ToSession(error) => protocol(error),
         ProtocolError::ExpectedDigests(
-            ExpectedDigestsError::Malformed { .. } | ExpectedDigestsError::Conflict { .. },
+            ExpectedDigestsError::Malformed { .. }
+            | ExpectedDigestsError::Unsupported { .. }
+            | ExpectedDigestsError::OfCodedBytes { .. }
+            | ExpectedDigestsError::Conflict { .. },
         )
         | ProtocolError::DigestMismatch(
             DigestMismatch::Crc32c { .. }

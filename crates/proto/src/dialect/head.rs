@@ -2,9 +2,11 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method};
+use windlass_digest::{ExpectedDigests, ExpectedDigestsError};
 
 use super::RequestHead;
 use crate::command::{BodyLength, ContentCoding, Framing, MultipartHead, SimpleHead};
+use crate::digest_fields;
 use crate::error::ProtocolError;
 use crate::expected_digests;
 use crate::related::{Boundary, RelatedError};
@@ -27,15 +29,10 @@ impl<'a> Head<'a> {
 
     /// An upload of media of a type, which is the body.
     pub(super) fn simple(&self, content_type: Option<String>) -> Result<SimpleHead, ProtocolError> {
-        let expected = match self.coding {
-            ContentCoding::Identity => expected_digests::from_headers(self.headers)?,
-            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
-            ContentCoding::Gzip => expected_digests::from_goog_hash(self.headers)?,
-        };
         Ok(SimpleHead {
             content_type,
             length: self.required_length()?,
-            expected,
+            expected: self.media_digests()?.merge(self.body_digests()?)?,
         })
     }
 
@@ -47,8 +44,26 @@ impl<'a> Head<'a> {
         Ok(MultipartHead {
             boundary: Boundary::from_content_type(content_type.as_bytes())?,
             length: self.required_length()?,
-            expected: expected_digests::from_goog_hash(self.headers)?,
+            expected: self.media_digests()?,
         })
+    }
+
+    /// Digests that the head states for the whole media.
+    pub(super) fn media_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
+        let of_representation = digest_fields::from_repr_digest(self.headers, self.coding)?;
+        expected_digests::from_goog_hash(self.headers)?.merge(of_representation)
+    }
+
+    /// Digests that the head states for the body, which is the whole media.
+    fn body_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
+        let of_content = digest_fields::from_content_digest(self.headers, self.coding)?;
+        match self.coding {
+            ContentCoding::Identity => {
+                expected_digests::from_content_md5(self.headers)?.merge(of_content)
+            }
+            // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
+            ContentCoding::Gzip => Ok(of_content),
+        }
     }
 
     /// Length of the body; `None` without a framing, which only HTTP/1 has.

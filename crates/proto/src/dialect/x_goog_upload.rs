@@ -13,7 +13,6 @@ use super::head::{Head, UPLOAD_METHODS, allow, invalid};
 use super::{Condition, Dialect, Intent, Outcome, RequestHead};
 use crate::command::{BodyLength, Command, SessionAction, SessionHead, SessionRequest, StartHead};
 use crate::error::ProtocolError;
-use crate::expected_digests;
 use crate::header::{
     X_GOOG_UPLOAD_CHUNK_GRANULARITY, X_GOOG_UPLOAD_COMMAND, X_GOOG_UPLOAD_CONTENT_LENGTH,
     X_GOOG_UPLOAD_CONTENT_TYPE, X_GOOG_UPLOAD_CONTROL_URL, X_GOOG_UPLOAD_HEADER_CONTENT_LENGTH,
@@ -262,7 +261,7 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
         content_type: declared_type(head)?,
         content_length: declared_length(head)?,
         length: head.length().unwrap_or(BodyLength::Exact(0)),
-        expected: expected_digests::from_goog_hash(head.headers)?,
+        expected: head.media_digests()?,
     })
 }
 
@@ -340,7 +339,7 @@ fn on_session(head: &Head<'_>, upload_id: UploadId) -> Result<Command, ProtocolE
         upload_id,
         request: SessionRequest { action, body },
         no_308: false,
-        expected: expected_digests::from_goog_hash(head.headers)?,
+        expected: head.media_digests()?,
     }))
 }
 
