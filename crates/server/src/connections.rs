@@ -2,6 +2,7 @@
 
 mod eviction;
 mod http2;
+pub(crate) mod interim;
 mod listener;
 mod pace;
 mod place;
@@ -21,7 +22,7 @@ use bytes::BytesMut;
 use futures_util::future::{BoxFuture, Either};
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use http::header::COOKIE;
-use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -44,6 +45,8 @@ use crate::reply::{self, ReplyBody};
 
 use eviction::{Entry, OpenConnections};
 use http2::{GivenUp, Streams};
+pub use interim::{InterimHead, InterimReplies};
+use interim::{InterimQueue, Sending};
 pub use listener::{Accept, Accepted, Listener};
 use pace::{Pace, Rate};
 use place::Places;
@@ -413,6 +416,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         let place_of_requests = place.clone();
         let progress = Arc::clone(&self.entry.progress);
         let metrics = self.metrics.clone();
+        let interim = InterimQueue::default();
+        let interim_of_requests = interim.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             progress.record_request();
             // Over HTTP/1, hyper itself refuses more fields.
@@ -428,12 +433,16 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
             if len.is_none_or(|len| len > LONG_BODY) {
                 detach(&mut request);
             }
+            let takes_interim = request.version() == Version::HTTP_11;
             let extensions = request.extensions_mut();
             add(extensions, local);
             add(extensions, peer);
             add(extensions, certificate.clone());
+            let sending = takes_interim.then(|| interim_of_requests.begin());
+            add(extensions, sending.as_ref().map(Sending::replies));
             let place = place_of_requests.clone();
             Either::Right(service.call(request).map_ok(move |reply| {
+                drop(sending);
                 if is_http2 {
                     http2::watch(reply)
                 } else {
@@ -456,7 +465,8 @@ impl<S: HttpService<Request<Incoming>>> Connection<S> {
         } else {
             let mut builder = http1(limits);
             builder.keep_alive(!self.is_brief);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let stream = TokioIo::new(interim.stream(stream));
+            let connection = builder.serve_connection(stream, service);
             self.run(connection, http1::Connection::graceful_shutdown, None)
         })
     }

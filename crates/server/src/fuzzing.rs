@@ -2,8 +2,11 @@
 //!
 //! No part of the API: it changes without notice, and no other crate turns the feature on.
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -11,10 +14,11 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue, Version};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::body::{self, RequestBody};
 use crate::config::Limits;
+use crate::connections::interim::{InterimHead, InterimQueue, InterimStream, Sending};
 use crate::connections::proxy_protocol;
 use crate::{download, reply};
 
@@ -115,5 +119,116 @@ impl Requested {
                 Self::NotSatisfiable(reply::unsatisfied_range(length))
             }
         }
+    }
+}
+
+/// A connection over HTTP/1.1 with interim replies, of which a target plays the HTTP library and
+/// the socket.
+pub struct InterimConnection {
+    queue: InterimQueue,
+    stream: InterimStream<Socket>,
+    /// What the library holds.
+    held: Vec<u8>,
+    running: Option<Sending>,
+}
+
+impl std::fmt::Debug for InterimConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InterimConnection").finish_non_exhaustive()
+    }
+}
+
+/// A socket that takes so many bytes more.
+struct Socket {
+    taken: Vec<u8>,
+    room: usize,
+}
+
+impl InterimConnection {
+    /// Returns a connection with a socket that takes nothing yet.
+    #[expect(clippy::new_without_default, reason = "a connection has no default")]
+    pub fn new() -> Self {
+        let queue = InterimQueue::default();
+        let socket = Socket {
+            taken: Vec::new(),
+            room: 0,
+        };
+        Self {
+            stream: queue.stream(socket),
+            queue,
+            held: Vec::new(),
+            running: None,
+        }
+    }
+
+    /// Lets the socket take more bytes.
+    pub fn make_room(&mut self, bytes: usize) {
+        self.stream.inner_mut().room += bytes;
+    }
+
+    /// Begins a request, if none is running.
+    pub fn begin(&mut self) -> bool {
+        let begins = self.running.is_none();
+        if begins {
+            self.running = Some(self.queue.begin());
+        }
+        begins
+    }
+
+    /// Sends an interim reply to the running request.
+    pub fn send(&mut self, head: &InterimHead) {
+        if let Some(running) = &self.running {
+            running.replies().send(head);
+        }
+    }
+
+    /// Returns the reply to the running request.
+    pub fn end(&mut self, reply: &[u8]) -> bool {
+        let ends = self.running.take().is_some();
+        if ends {
+            self.held.extend_from_slice(reply);
+        }
+        ends
+    }
+
+    /// Writes what the library holds, and flushes the stream when nothing is left, as hyper does.
+    pub fn flush(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while !self.held.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(&mut cx, &self.held) {
+                Poll::Ready(Ok(written)) => drop(self.held.drain(..written)),
+                Poll::Ready(Err(_)) | Poll::Pending => return,
+            }
+        }
+        drop(Pin::new(&mut self.stream).poll_flush(&mut cx));
+    }
+
+    /// Returns all bytes that the socket has taken.
+    pub fn taken(&mut self) -> &[u8] {
+        &self.stream.inner_mut().taken
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let len = buf.len().min(self.room);
+        if len == 0 {
+            return Poll::Pending;
+        }
+        self.room -= len;
+        self.taken.extend_from_slice(&buf[..len]);
+        Poll::Ready(Ok(len))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }

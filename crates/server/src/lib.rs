@@ -141,7 +141,7 @@ pub use auth::{
 pub use capacity::{CONCATENATIONS, MEDIA_READS};
 pub use client_certificate::ClientCertificate;
 pub use config::Settings;
-pub use connections::{Accept, Accepted, HttpService, Listener};
+pub use connections::{Accept, Accepted, HttpService, InterimHead, InterimReplies, Listener};
 pub use context::{LocalAddress, PeerAddress, RequestId, Scheme};
 pub use metrics::{METRICS_CONNECTIONS, MetricsService, StoreMetrics, serve_metrics};
 pub use reply::ReplyBody;

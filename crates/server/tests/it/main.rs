@@ -14,6 +14,7 @@ mod faults;
 mod fenced;
 mod generic;
 mod gzip;
+mod interim;
 mod interrupted;
 mod kinds;
 mod lists;
