@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONTENT_RANGE};
-use http::{HeaderMap, Method, StatusCode};
+use http::StatusCode;
+use http::header::AUTHORIZATION;
 use serde_json::Value;
-use windlass_proto::content_range::{self, ContentRange};
 use windlass_proto::parameters::Parameters;
-use windlass_proto::transfer::{self, ErrorReply, Failure, SessionStatus};
+use windlass_proto::transfer::{
+    self, Description, ErrorReply, Failure, Head, Protocol, SessionStatus,
+};
 use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
@@ -155,11 +156,11 @@ impl Client {
     ///
     /// Dropping the future has no effect on the session.
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
-        let query = ContentRange::Query { total: None };
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_RANGE, content_range::header_value(query));
-        let reply = self.send_to_session(Method::PUT, session, headers).await?;
-        Status::of(&reply)
+        let query = transfer::Request::Query { total: None };
+        let head = Protocol::Google.head(&query, &Description::default());
+        let reply = self.send_to_session(session, head).await?;
+        let status = Protocol::Google.read_query(&as_transfer_reply(&reply));
+        Status::of(status, &reply)
     }
 
     /// Cancels a session. The server deletes the media that it has received. Returns
@@ -177,13 +178,10 @@ impl Client {
     /// If the future is dropped, the session may be cancelled or not.
     pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
         let reply = self
-            .send_to_session(Method::DELETE, session, HeaderMap::new())
+            .send_to_session(session, Protocol::Google.cancel())
             .await?;
-        match reply.status.as_u16() {
-            499 | 200 | 204 => Ok(Status::Cancelled),
-            404 | 410 => Ok(Status::Lost),
-            _ => Err(error_reply(&reply)),
-        }
+        let status = Protocol::Google.read_cancel(&as_transfer_reply(&reply));
+        Status::of(status, &reply)
     }
 
     /// Downloads media to a file. Calls `on_progress` whenever bytes have arrived and before each
@@ -215,35 +213,26 @@ impl Client {
         Ok(done.await?)
     }
 
-    async fn send_to_session(
-        &self,
-        method: Method,
-        session: &SessionUri,
-        headers: HeaderMap,
-    ) -> Result<Reply, Error> {
-        let reply = self.send_once(&method, session, headers.clone()).await?;
+    async fn send_to_session(&self, session: &SessionUri, head: Head) -> Result<Reply, Error> {
+        let reply = self.send_once(session, head.clone()).await?;
         let is_token_refused =
             reply.status == StatusCode::UNAUTHORIZED && session.may_receive_token();
         if is_token_refused && self.0.can_refresh() {
             self.0.refresh().await?;
-            return self.send_once(&method, session, headers).await;
+            return self.send_once(session, head).await;
         }
         Ok(reply)
     }
 
-    async fn send_once(
-        &self,
-        method: &Method,
-        session: &SessionUri,
-        mut headers: HeaderMap,
-    ) -> Result<Reply, Error> {
+    async fn send_once(&self, session: &SessionUri, head: Head) -> Result<Reply, Error> {
+        let mut headers = head.headers;
         if session.may_receive_token()
             && let Some(token) = self.0.authorization(session.url()).await?
         {
             headers.insert(AUTHORIZATION, token);
         }
         let request = Request {
-            method: method.clone(),
+            method: head.method,
             url: session.url().clone(),
             headers,
             body: Body::Empty,
@@ -255,9 +244,10 @@ impl Client {
 }
 
 impl Status {
-    fn of(reply: &Reply) -> Result<Self, Error> {
+    /// Adds the resource of a finished session, and returns an error for a reply without a status.
+    fn of(status: Option<SessionStatus>, reply: &Reply) -> Result<Self, Error> {
         let resource = || serde_json::from_slice(&reply.body).ok();
-        match SessionStatus::of(&as_transfer_reply(reply)) {
+        match status {
             Some(SessionStatus::Active { committed }) => Ok(Self::Active { committed }),
             Some(SessionStatus::Finished) => Ok(Self::Finished {
                 resource: resource(),

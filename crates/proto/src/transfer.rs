@@ -36,12 +36,14 @@ use exchange::ReplyClass;
 use plan::ChunkSizer;
 
 mod exchange;
+mod form;
 mod plan;
 #[cfg(test)]
 mod tests;
 
 pub use exchange::{Action, Cause, Chunk, Event, Failure, Request, Wait};
-pub use exchange::{ErrorReply, Reply, SessionStatus, retry_after};
+pub use exchange::{ErrorReply, Reply, retry_after};
+pub use form::{Content, Description, Head, Protocol, SessionStatus};
 pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Plan, RetryPolicy};
 
 /// One upload, from its first request to its end.
@@ -87,7 +89,7 @@ enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+enum RequestKind {
     SingleRequest,
     Start,
     Query,
@@ -145,13 +147,8 @@ impl Transfer {
     /// Returns the next action. Repeated calls return the same action.
     pub fn poll(&self) -> Action {
         match &self.phase {
-            Phase::Active(RequestKind::SingleRequest) => Action::Send(Request::SingleRequest),
-            Phase::Active(RequestKind::Start) => Action::Send(Request::Start),
-            Phase::Active(RequestKind::Query) => Action::Send(Request::Query {
-                total: self.total(),
-            }),
-            Phase::Active(RequestKind::Data) => match self.chunk() {
-                Some(chunk) => Action::Send(Request::Data(chunk)),
+            Phase::Active(kind) => match self.request(*kind) {
+                Some(request) => Action::Send(request),
                 None => Action::Fill {
                     upto: self
                         .committed
@@ -185,6 +182,11 @@ impl Transfer {
             Some(_) => self.furthest,
             None => 0,
         }
+    }
+
+    /// Returns the wire form of the upload.
+    pub fn protocol(&self) -> Protocol {
+        self.plan.protocol
     }
 
     /// Returns how often the upload restarted in a new session.
@@ -226,7 +228,7 @@ impl Transfer {
     /// Reports that the current request got no reply: no connection was established, or it broke.
     /// Draw `random` again for each call.
     pub fn broke(&mut self, random: u32) {
-        if let Some(kind) = self.sent_now() {
+        if let Some((kind, _)) = self.sent_now() {
             self.interrupted(kind, Cause::Broken, None, random);
         }
     }
@@ -234,10 +236,10 @@ impl Transfer {
     /// Reports the reply to the current request. Draw `random` again for each call.
     pub fn replied(&mut self, reply: &Reply<'_>, random: u32) -> Event {
         let cut_short = self.cut_short;
-        let Some(kind) = self.sent_now() else {
+        let Some((kind, request)) = self.sent_now() else {
             return Event::Nothing;
         };
-        let class = ReplyClass::of(kind, reply);
+        let class = self.plan.protocol.read(&request, reply);
         // A successful query does not prove that the server accepts the token for data. Without
         // this rule, a server that refuses every token for data would be retried forever.
         self.token_refreshed &= matches!(
@@ -271,18 +273,30 @@ impl Transfer {
         }
     }
 
-    /// Returns the kind of the current request and records it as sent.
-    fn sent_now(&mut self) -> Option<RequestKind> {
+    /// Returns the current request and its kind, and records the request as sent.
+    fn sent_now(&mut self) -> Option<(RequestKind, Request)> {
         let Phase::Active(kind) = self.phase else {
             return None;
         };
-        if kind == RequestKind::Data {
-            let chunk = self.chunk()?;
+        let request = self.request(kind)?;
+        if let Request::Data(chunk) = request {
             self.sent = self.sent.max(chunk.end);
             self.sent_last |= chunk.total == Some(chunk.end) && !self.cut_short;
         }
         self.cut_short = false;
-        Some(kind)
+        Some((kind, request))
+    }
+
+    /// Returns the request of this kind; `None` if its media is not available.
+    fn request(&self, kind: RequestKind) -> Option<Request> {
+        Some(match kind {
+            RequestKind::SingleRequest => Request::SingleRequest,
+            RequestKind::Start => Request::Start,
+            RequestKind::Query => Request::Query {
+                total: self.total(),
+            },
+            RequestKind::Data => Request::Data(self.chunk()?),
+        })
     }
 
     /// Returns the next chunk, if its media is available.

@@ -6,13 +6,12 @@ use std::io;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{BoxStream, iter};
-use http::header::{AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 use tokio::time::sleep;
 use url::Url;
-use windlass_proto::header::{X_UPLOAD_CONTENT_LENGTH, X_UPLOAD_CONTENT_TYPE};
-use windlass_proto::transfer::{self, Chunk, Plan};
+use windlass_proto::transfer::{self, Chunk, Content, Description, Plan};
 use windlass_proto::upload_type::UploadType;
 
 use super::UploadDriver;
@@ -25,7 +24,6 @@ use crate::token::TransportAndToken;
 use crate::transport::{Body, MAX_SLICE, Request};
 use crate::upload::{HttpMethod, Upload};
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 /// Returns the plan of a transfer: how it may divide the media, and when it retries.
@@ -72,7 +70,8 @@ impl UploadDriver<'_> {
         request: &transfer::Request,
         url: Url,
     ) -> Result<Request, Error> {
-        let mut headers = HeaderMap::new();
+        let head = self.transfer.protocol().head(request, &self.description());
+        let (method, mut headers) = (head.method, head.headers);
         if let Some(token) = self
             .transport
             .authorization_for(&self.upload.url, &url)
@@ -80,19 +79,11 @@ impl UploadDriver<'_> {
         {
             headers.insert(AUTHORIZATION, token);
         }
-        if let Some(range) = request.content_range() {
-            headers.insert(
-                CONTENT_RANGE,
-                windlass_proto::content_range::header_value(range),
-            );
-        }
-        let (method, body) = match request {
-            transfer::Request::SingleRequest => {
-                (self.http_method(), self.single_request_body(&mut headers))
-            }
-            transfer::Request::Start => (self.http_method(), self.start_body(&mut headers)),
-            transfer::Request::Query { .. } => (Method::PUT, Body::Empty),
-            transfer::Request::Data(chunk) => (Method::PUT, self.chunk_body(*chunk)),
+        let body = match head.content {
+            Content::Empty => Body::Empty,
+            Content::Metadata => self.metadata_body(),
+            Content::Chunk(chunk) => self.chunk_body(chunk),
+            Content::Whole => self.single_request_body(&mut headers),
         };
         let may_receive_credentials = url.origin() == self.upload.url.origin();
         Ok(Request {
@@ -116,18 +107,19 @@ impl UploadDriver<'_> {
         self.upload.content_type.clone().unwrap_or(OCTET_STREAM)
     }
 
-    fn start_body(&self, headers: &mut HeaderMap) -> Body {
-        if let Some(content_type) = &self.upload.content_type {
-            headers.insert(X_UPLOAD_CONTENT_TYPE, content_type.clone());
+    /// Returns what a start says about the media.
+    fn description(&self) -> Description<'_> {
+        Description {
+            method: self.http_method(),
+            total: self.transfer.total(),
+            content_type: self.upload.content_type.as_ref(),
+            metadata: self.upload.metadata.as_ref(),
         }
-        if let Some(total) = self.transfer.total() {
-            headers.insert(X_UPLOAD_CONTENT_LENGTH, total.into());
-        }
+    }
+
+    fn metadata_body(&self) -> Body {
         match &self.upload.metadata {
-            Some(metadata) => {
-                headers.insert(CONTENT_TYPE, JSON);
-                Body::Bytes(metadata.to_string().into())
-            }
+            Some(metadata) => Body::Bytes(metadata.to_string().into()),
             None => Body::Empty,
         }
     }

@@ -4,13 +4,9 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use http::header::{CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER};
+use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
-
-use super::RequestKind;
-use crate::content_range::{CommittedRange, ContentRange};
-use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 
 /// The next action of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +47,7 @@ pub struct Wait {
 pub enum Event {
     /// A session has started. Its URI is a credential. Store it before the first byte is sent.
     Started {
-        /// `Location`, possibly relative to the URL of the request.
+        /// Its URI, possibly relative to the URL of the request.
         location: String,
     },
     /// The server has committed bytes.
@@ -89,12 +85,12 @@ pub enum Request {
     SingleRequest,
     /// The start of a session.
     Start,
-    /// A query for the committed bytes: an empty PUT to the session URI.
+    /// A query for the committed bytes, to the session URI.
     Query {
         /// Size of the media, if known.
         total: Option<u64>,
     },
-    /// Media: a PUT to the session URI.
+    /// Media, to the session URI.
     Data(Chunk),
 }
 
@@ -119,25 +115,6 @@ impl Chunk {
     /// Returns whether the chunk has no bytes and only states the end of the media.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Request {
-    /// Returns the `Content-Range` of a request to a session; `None` for other requests.
-    pub fn content_range(&self) -> Option<ContentRange> {
-        match *self {
-            Self::SingleRequest | Self::Start => None,
-            Self::Query { total } => Some(ContentRange::Query { total }),
-            Self::Data(Chunk { first, end, total }) => Some(if first == end {
-                ContentRange::Query { total }
-            } else {
-                ContentRange::Bounded {
-                    first,
-                    last: end - 1,
-                    total,
-                }
-            }),
-        }
     }
 }
 
@@ -308,35 +285,6 @@ impl Reply<'_> {
     }
 }
 
-/// The state of a session according to the reply to a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionStatus {
-    /// The session accepts more bytes.
-    Active {
-        /// Number of committed bytes.
-        committed: u64,
-    },
-    /// The session is finished; the reply shows the resource.
-    Finished,
-    /// The session is unknown to the server.
-    Lost,
-    /// The session was cancelled.
-    Cancelled,
-}
-
-impl SessionStatus {
-    /// Reads the reply to a query; `None` when the reply does not state the session's state.
-    pub fn of(reply: &Reply<'_>) -> Option<Self> {
-        match ReplyClass::of(RequestKind::Query, reply) {
-            ReplyClass::Incomplete { committed } => Some(Self::Active { committed }),
-            ReplyClass::Complete => Some(Self::Finished),
-            ReplyClass::Lost => Some(Self::Lost),
-            ReplyClass::Cancelled => Some(Self::Cancelled),
-            _ => None,
-        }
-    }
-}
-
 /// Returns the wait that `Retry-After` asks for: seconds, or a date that is compared with `now`
 /// (RFC 9110, 10.2.3).
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -348,10 +296,10 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The meaning of a reply, given the kind of the request.
+/// The meaning of a reply to a request, in any wire form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyClass {
-    /// A session has started.
+    /// A session has started. Its URI may be relative to the URL of the request.
     Started { location: String },
     /// The session has committed bytes and accepts more.
     Incomplete { committed: u64 },
@@ -371,79 +319,6 @@ pub(super) enum ReplyClass {
     NotTheProtocol,
     /// The request is refused, and a retry would be refused as well.
     Refused,
-}
-
-impl ReplyClass {
-    pub(super) fn of(kind: RequestKind, reply: &Reply<'_>) -> Self {
-        let in_session = matches!(kind, RequestKind::Query | RequestKind::Data);
-        match reply.status.as_u16() {
-            308 if in_session => incomplete(reply.headers),
-            200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
-            200..=299 if kind == RequestKind::Start => started(reply.headers),
-            200 | 201 if is_resource(reply) => Self::Complete,
-            // A 204 confirms the request that carried the media. In reply to a query it may come
-            // from a proxy that answers everything.
-            204 if matches!(kind, RequestKind::SingleRequest | RequestKind::Data) => Self::Complete,
-            // The server has already acted, or another address would act: a retry could create a
-            // second resource.
-            200..=399 if matches!(kind, RequestKind::SingleRequest | RequestKind::Start) => {
-                Self::NotTheProtocol
-            }
-            404 | 410 if in_session => Self::Lost,
-            401 => Self::Unauthorized,
-            499 => Self::Cancelled,
-            408 | 429 | 500..=599 => Self::Transient,
-            403 if ErrorReply::of(reply).is_rate_limit() => Self::Transient,
-            // A second writer, a wrong connection, a request that is too early: each may pass.
-            100..=399 | 409 | 421 | 423 | 425 => Self::Unexpected,
-            _ => Self::Refused,
-        }
-    }
-}
-
-/// Without a `Range` nothing is committed. A malformed `Range` states no reliable offset.
-fn incomplete(headers: &HeaderMap) -> ReplyClass {
-    let Some(range) = headers.get(RANGE) else {
-        return ReplyClass::Incomplete { committed: 0 };
-    };
-    match CommittedRange::parse(range.as_bytes()) {
-        Some(range) => ReplyClass::Incomplete {
-            committed: range.committed(),
-        },
-        None => ReplyClass::Unexpected,
-    }
-}
-
-fn stands_for_308(headers: &HeaderMap) -> bool {
-    headers
-        .get(X_HTTP_STATUS_CODE_OVERRIDE)
-        .is_some_and(|status| status.as_bytes().trim_ascii() == b"308")
-}
-
-fn started(headers: &HeaderMap) -> ReplyClass {
-    let location = headers
-        .get(LOCATION)
-        .and_then(|location| location.to_str().ok());
-    match location {
-        Some(location) if !location.trim().is_empty() => ReplyClass::Started {
-            location: location.trim().to_owned(),
-        },
-        _ => ReplyClass::NotTheProtocol,
-    }
-}
-
-/// A JSON object, or an empty body: a method need not show the resource that it created.
-fn is_resource(reply: &Reply<'_>) -> bool {
-    let body = reply.body.trim_ascii();
-    matches!(body, [] | b"null" | [b'{', ..]) && !is_html(reply.headers)
-}
-
-/// Detects the HTML page of a proxy or a login portal.
-fn is_html(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|content_type| {
-        let essence = content_type.as_bytes().trim_ascii_start();
-        essence.len() >= 9 && essence[..9].eq_ignore_ascii_case(b"text/html")
-    })
 }
 
 /// A reply with an error or another unexpected status.

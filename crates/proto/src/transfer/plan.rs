@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Chunk;
+use super::exchange::Chunk;
+use super::form::Protocol;
 use crate::backoff::Schedule;
 use crate::content_range::CHUNK_GRANULARITY;
 use crate::upload_type::UploadType;
@@ -15,6 +16,7 @@ pub(super) const STREAM_CHUNK: u64 = 32 * CHUNK_GRANULARITY;
 /// The media of a transfer and how it is sent.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    pub(super) protocol: Protocol,
     pub(super) single_request: bool,
     pub(super) media: Media,
     pub(super) chunking: Chunking,
@@ -26,6 +28,7 @@ impl Plan {
     /// A resumable upload in as few requests as the network allows.
     pub fn resumable(media: Media) -> Self {
         Self {
+            protocol: Protocol::default(),
             single_request: false,
             media,
             chunking: Chunking::default(),
