@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryStreamExt as _;
+use http::HeaderMap;
 use serde_json::Value;
 use windlass_digest::{Crc32c, Crc32cHasher, Md5, Md5Sha256Hasher, Wanted};
+use windlass_proto::header::UPLOAD_OFFSET;
 
 use crate::source::{Media, SourceError};
 
@@ -69,8 +71,18 @@ pub(crate) struct StatedProperties {
 
 impl StatedProperties {
     /// Reads `size`, `crc32c` and `md5Hash` or `md5Checksum`, in the formats of Cloud Storage,
-    /// Drive and Windlass.
-    pub(crate) fn of(resource: &Value) -> Self {
+    /// Drive and Windlass. Without a size in the resource, takes the offset that the last reply of
+    /// tus or the draft states.
+    pub(crate) fn of(resource: Option<&Value>, last_reply: &HeaderMap) -> Self {
+        let stated = resource.map(Self::of_resource).unwrap_or_default();
+        let offset = || last_reply.get(UPLOAD_OFFSET)?.to_str().ok()?.parse().ok();
+        Self {
+            size: stated.size.or_else(offset),
+            ..stated
+        }
+    }
+
+    fn of_resource(resource: &Value) -> Self {
         let text = |name: &str| resource[name].as_str();
         let size = match &resource["size"] {
             Value::String(digits) => digits.parse().ok(),
@@ -215,21 +227,21 @@ mod tests {
 
     #[test]
     fn sizes_and_digests_are_read_in_all_server_formats() {
-        let stated = StatedProperties::of(
+        let stated = StatedProperties::of_resource(
             &json!({"size": "5", "crc32c": "xkjlSw==", "md5Hash": "XUFAKrxLKna5cZ2REBfFkg=="}),
         );
         assert_eq!(stated.size, Some(5));
         assert!(stated.crc32c.is_some() && stated.md5.is_some());
-        let from_drive = StatedProperties::of(
+        let from_drive = StatedProperties::of_resource(
             &json!({"size": 5, "md5Checksum": "5d41402abc4b2a76b9719d911017c592"}),
         );
         assert_eq!(from_drive.md5, stated.md5);
         assert_eq!(
-            StatedProperties::of(&json!({"size": "many", "crc32c": 7})),
+            StatedProperties::of_resource(&json!({"size": "many", "crc32c": 7})),
             StatedProperties::default()
         );
         assert_eq!(
-            StatedProperties::of(&Value::Null),
+            StatedProperties::of_resource(&Value::Null),
             StatedProperties::default()
         );
     }

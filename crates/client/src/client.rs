@@ -6,9 +6,7 @@ use http::StatusCode;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
 use windlass_proto::parameters::Parameters;
-use windlass_proto::transfer::{
-    self, Description, ErrorReply, Failure, Head, Protocol, SessionStatus,
-};
+use windlass_proto::transfer::{self, ErrorReply, Failure, Head, Protocol, SessionStatus};
 use windlass_proto::upload_type::UploadType;
 
 use crate::download::{Download, DownloadProgress, Downloaded};
@@ -94,9 +92,9 @@ impl Client {
         if let Some(locked) = deadline.limit(unfinished(&upload, &media)).await? {
             return self.resume_with(&upload, media, locked, deadline).await;
         }
-        let choice = choose_upload_type(&upload, &mut media);
-        let upload_type = deadline.limit(choice).await?;
-        UploadDriver::start(&self.0, &upload, upload_type, media)
+        let choice = Choice::of(&upload, &mut media);
+        let choice = deadline.limit(choice).await?;
+        UploadDriver::start(&self.0, &upload, choice.upload_type, choice.protocol, media)
             .run(deadline)
             .await
     }
@@ -131,7 +129,12 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Uploaded, Error> {
         let check = async {
-            upload.check_session(locked.record().session.url())?;
+            let session = &locked.record().session;
+            let began = session.protocol();
+            if let Some(chosen) = upload.protocol.filter(|chosen| *chosen != began) {
+                return Err(ErrorCause::OtherProtocol { began, chosen }.into());
+            }
+            upload.check_session(session.url())?;
             let unchanged = media.check_identity(&locked.record().source);
             unchanged.await.map_err(Error::from)
         };
@@ -156,10 +159,9 @@ impl Client {
     ///
     /// Dropping the future has no effect on the session.
     pub async fn status(&self, session: &SessionUri) -> Result<Status, Error> {
-        let query = transfer::Request::Query { total: None };
-        let head = Protocol::Google.head(&query, &Description::default());
-        let reply = self.send_to_session(session, head).await?;
-        let status = Protocol::Google.read_query(&as_transfer_reply(&reply));
+        let protocol = session.protocol();
+        let reply = self.send_to_session(session, protocol.query()).await?;
+        let status = protocol.read_query(&as_transfer_reply(&reply));
         Status::of(status, &reply)
     }
 
@@ -177,10 +179,9 @@ impl Client {
     ///
     /// If the future is dropped, the session may be cancelled or not.
     pub async fn cancel(&self, session: &SessionUri) -> Result<Status, Error> {
-        let reply = self
-            .send_to_session(session, Protocol::Google.cancel())
-            .await?;
-        let status = Protocol::Google.read_cancel(&as_transfer_reply(&reply));
+        let protocol = session.protocol();
+        let reply = self.send_to_session(session, protocol.cancel()).await?;
+        let status = protocol.read_cancel(&as_transfer_reply(&reply));
         Status::of(status, &reply)
     }
 
@@ -287,14 +288,48 @@ fn lock_newest(journal: &Journal, found: Vec<Record>) -> Result<Option<LockedRec
     Ok(None)
 }
 
-/// Returns the upload type. The type set by the caller comes first, then the type in the URL. A
-/// file of a [run](Upload::one_of_several) is otherwise resumable, and any other upload's type
-/// depends on the size of the media. Refuses metadata for a type that does not send it.
-async fn choose_upload_type(upload: &Upload, media: &mut Media) -> Result<UploadType, Error> {
-    let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
-    let requested = upload
-        .requested_type
-        .or_else(|| UploadType::from_parameters(&parameters).ok().flatten());
+/// How an upload is sent.
+struct Choice {
+    upload_type: UploadType,
+    /// `None` if the server is to be asked.
+    protocol: Option<Protocol>,
+}
+
+impl Choice {
+    /// The choice of the caller comes first, then what the URL says. A file of a
+    /// [run](Upload::one_of_several) is otherwise resumable, and any other upload's type depends on
+    /// the size of the media. Refuses metadata for a type that does not send it, and a type that
+    /// the protocol does not have.
+    async fn of(upload: &Upload, media: &mut Media) -> Result<Self, Error> {
+        let parameters = Parameters::parse(upload.url.query()).map_err(ErrorCause::from)?;
+        let requested = upload
+            .requested_type
+            .or_else(|| UploadType::from_parameters(&parameters).ok().flatten());
+        let is_single = requested.is_some_and(|requested| requested != UploadType::Resumable);
+        let of_url = || Protocol::of_url(upload.url.path(), upload.url.query());
+        // Only Google's protocol has single requests.
+        let of_type = || is_single.then_some(Protocol::Google);
+        let protocol = upload.protocol.or_else(of_url).or_else(of_type);
+        let upload_type = match protocol.filter(|protocol| !protocol.has_single_requests()) {
+            Some(protocol) if is_single => {
+                return Err(ErrorCause::NoSingleRequest(protocol).into());
+            }
+            Some(_) => UploadType::Resumable,
+            None => choose_upload_type(upload, requested, media).await?,
+        };
+        Ok(Self {
+            upload_type,
+            protocol,
+        })
+    }
+}
+
+/// Returns the type of an upload in Google's protocol.
+async fn choose_upload_type(
+    upload: &Upload,
+    requested: Option<UploadType>,
+    media: &mut Media,
+) -> Result<UploadType, Error> {
     match requested {
         Some(UploadType::Resumable) => return Ok(UploadType::Resumable),
         Some(UploadType::Media) if upload.metadata.is_some() => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use windlass_proto::parameters::QueryError;
-use windlass_proto::transfer::{Cause, Failure, InvalidChunkSize};
+use windlass_proto::transfer::{Cause, Failure, InvalidChunkSize, Protocol, Unsupported};
 
 use crate::checksum::Mismatch;
 use crate::download::DownloadError;
@@ -35,8 +35,8 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An argument is invalid: a URL, a size, metadata, or an upload type that the media does not
-    /// permit.
+    /// An argument is invalid: a URL, a size, metadata, or an upload type that the media or the
+    /// protocol does not permit.
     Usage,
     /// The media cannot be read, or the server needs bytes of a stream again that are no longer
     /// kept.
@@ -92,6 +92,14 @@ pub(crate) enum ErrorCause {
         "an upload of the type media sends no metadata: choose the type multipart or resumable, or leave out the metadata"
     )]
     MetadataNotSent,
+    #[error(
+        "an upload by {0} is a session: choose the type resumable, or Google's protocol for an upload in one request"
+    )]
+    NoSingleRequest(Protocol),
+    #[error("the upload began by {began}, and cannot be continued by {chosen}")]
+    OtherProtocol { began: Protocol, chosen: Protocol },
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
     #[error("the metadata cannot be written as JSON")]
     Metadata(#[source] serde_json::Error),
     #[error("a content type must be type/subtype, for instance image/jpeg")]
@@ -179,6 +187,9 @@ impl ErrorCause {
             | Self::HttpMethod
             | Self::MetadataNotAnObject
             | Self::MetadataNotSent
+            | Self::NoSingleRequest(_)
+            | Self::OtherProtocol { .. }
+            | Self::Unsupported(_)
             | Self::Metadata(_)
             | Self::ContentType
             | Self::ChunkSize(_)
@@ -208,7 +219,7 @@ fn kind_of_failure(failure: &Failure) -> Kind {
         // Only `Client::status` and `Client::cancel` fail with it, because they do not retry. An
         // upload retries such a reply, and fails with `GaveUp`.
         Failure::Refused(reply) if reply.is_transient() => Kind::Unavailable,
-        Failure::Refused(_) => Kind::Refused,
+        Failure::Refused(_) | Failure::Rejected(_) => Kind::Refused,
         Failure::Cancelled => Kind::Cancelled,
         Failure::GaveUp { .. } if failure.error_reply().is_some() => Kind::Unavailable,
         Failure::GaveUp { .. } => Kind::Connection,

@@ -517,12 +517,12 @@ pub enum Damage {
     },
     /// The record has another version. Presumably a newer windlass wrote it.
     #[error(
-        "it has version {found}, but this windlass supports only version {known}; use the windlass that wrote it"
+        "it has version {found}, but this windlass supports versions up to {known}; use the windlass that wrote it"
     )]
     Version {
         /// Version of the record.
         found: u64,
-        /// The supported version.
+        /// The newest supported version.
         known: u64,
     },
     /// The file is longer than any that is written, or one of its lines is.

@@ -1,4 +1,5 @@
-//! Uploads files by Google's media upload protocol, and continues uploads that were interrupted.
+//! Uploads files by Google's media upload protocol, by tus or by the IETF's draft, and continues
+//! uploads that were interrupted.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,7 +74,7 @@ pub use upload::{HttpMethod, Upload, Uploaded};
 pub use windlass_digest::Crc32c;
 pub use windlass_proto::backoff::Schedule;
 pub use windlass_proto::transfer::{
-    Cause, ChunkSize, Chunking, ErrorReply, Failure, RetryPolicy, Wait, retry_after,
+    Cause, ChunkSize, Chunking, ErrorReply, Failure, Protocol, RetryPolicy, Wait, retry_after,
 };
 pub use windlass_proto::upload_type::UploadType;
 

@@ -44,7 +44,7 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// A session is being started.
+    /// A session is being started, or the server is being asked which protocol it speaks.
     Starting,
     /// Media is being read from a stream.
     Reading,

@@ -5,9 +5,14 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use url::{Origin, Url};
+use windlass_proto::transfer::Protocol;
 
 /// The URI of a resumable session. It is a credential for that session, so `Debug` and `Display`
-/// hide its query; [`reveal`](Self::reveal) returns the whole URI.
+/// hide its query, and the path as well in the protocols that have their secrets there;
+/// [`reveal`](Self::reveal) returns the whole URI.
+///
+/// A session belongs to a [protocol](Self::protocol). A URI that was parsed or deserialized is one
+/// of Google's protocol until [`with_protocol`](Self::with_protocol) says otherwise.
 ///
 /// # Tokens
 ///
@@ -33,6 +38,7 @@ use url::{Origin, Url};
 #[serde(into = "Url")]
 pub struct SessionUri {
     url: Url,
+    protocol: Protocol,
     /// The origin to which a token may be sent; `None` for a deserialized URI.
     token_origin: Option<Origin>,
 }
@@ -52,6 +58,18 @@ impl SessionUri {
     /// Returns the whole URI. Do not log it.
     pub fn reveal(&self) -> &str {
         self.url.as_str()
+    }
+
+    /// Returns the protocol in which requests to the session are written.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Sets the [protocol](Self::protocol). It is not a part of the URI: URIs that differ in it
+    /// alone are equal.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -79,6 +97,7 @@ impl TryFrom<Url> for SessionUri {
     fn try_from(url: Url) -> Result<Self, Self::Error> {
         if matches!(url.scheme(), "http" | "https") {
             Ok(Self {
+                protocol: Protocol::default(),
                 token_origin: Some(url.origin()),
                 url,
             })
@@ -131,6 +150,9 @@ impl std::str::FromStr for SessionUri {
 
 impl fmt::Display for SessionUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.protocol.has_secret_paths() {
+            return write!(f, "{}/..", self.url.origin().ascii_serialization());
+        }
         fmt::Display::fmt(&Redacted(&self.url), f)
     }
 }

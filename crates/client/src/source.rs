@@ -197,6 +197,15 @@ impl Media {
         }
     }
 
+    /// Returns the name of a regular file, without its directories; `None` for other media and for a
+    /// name that is not UTF-8.
+    pub(crate) fn file_name(&self) -> Option<&str> {
+        match &self.0 {
+            Inner::File(file) => file.path().file_name()?.to_str(),
+            Inner::Bytes(_) | Inner::Stream(_) => None,
+        }
+    }
+
     /// Returns whether media must be [filled](Self::fill) before it can be read.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.0, Inner::Stream(_))

@@ -14,6 +14,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::header::LOCATION;
 use http::{HeaderMap, Method, StatusCode};
 use url::Url;
+use windlass_proto::header::{X_GOOG_UPLOAD_CONTROL_URL, X_GOOG_UPLOAD_URL};
 
 mod http_transport;
 mod loopback;
@@ -73,7 +74,8 @@ pub struct Incoming {
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
-/// A complete reply. `Debug` does not show its `Location`, which may be a session URI.
+/// A complete reply. `Debug` does not show its `Location` and other fields that may be a session
+/// URI.
 #[derive(Clone)]
 pub struct Reply {
     /// Status.
@@ -321,12 +323,14 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Returns header fields for `Debug`: without the value of `Location`, which may be a session URI,
-/// and so a credential.
+/// Returns header fields for `Debug`: without the values that may be a session URI, and so a
+/// credential.
 fn without_location(headers: &HeaderMap) -> HeaderMap {
     let mut shown = headers.clone();
-    if let Some(location) = shown.get_mut(LOCATION) {
-        location.set_sensitive(true);
+    for name in [LOCATION, X_GOOG_UPLOAD_URL, X_GOOG_UPLOAD_CONTROL_URL] {
+        if let Some(location) = shown.get_mut(name) {
+            location.set_sensitive(true);
+        }
     }
     shown
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::{Origin, Url};
-use windlass_proto::transfer::{ChunkSize, Chunking, RetryPolicy};
+use windlass_proto::transfer::{ChunkSize, Chunking, Protocol, RetryPolicy};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::Verified;
@@ -69,6 +69,8 @@ pub struct Upload {
     pub(crate) url: Url,
     pub(crate) http_method: HttpMethod,
     pub(crate) requested_type: Option<UploadType>,
+    /// The protocol that the caller has chosen.
+    pub(crate) protocol: Option<Protocol>,
     pub(crate) metadata: Option<Value>,
     pub(crate) content_type: Option<HeaderValue>,
     /// Origins to which media may be sent, in addition to the origin of the URL.
@@ -91,6 +93,7 @@ impl fmt::Debug for Upload {
             .field("url", &format_args!("{}", Redacted(&self.url)))
             .field("http_method", &self.http_method)
             .field("upload_type", &self.requested_type)
+            .field("protocol", &self.protocol)
             .field("content_type", &self.content_type)
             .field("chunking", &self.chunking)
             .finish_non_exhaustive()
@@ -109,6 +112,7 @@ impl Upload {
         }
         Ok(Self {
             requested_type: None,
+            protocol: None,
             url,
             http_method: HttpMethod::default(),
             metadata: None,
@@ -128,7 +132,8 @@ impl Upload {
     }
 
     /// Describes the upload of a journal's record, for [`Client::resume`](crate::Client::resume).
-    /// URL, HTTP method, metadata, content type and a fixed chunk size are taken from the record.
+    /// URL, protocol, HTTP method, metadata, content type and a fixed chunk size are taken from the
+    /// record.
     /// All other options have their defaults.
     ///
     /// # Errors
@@ -136,7 +141,7 @@ impl Upload {
     /// One of these fields is invalid.
     pub fn of_record(record: &Record) -> Result<Self, Error> {
         let url = Url::parse(&record.url).map_err(|_| ErrorCause::Scheme)?;
-        let mut upload = Self::new(url)?;
+        let mut upload = Self::new(url)?.protocol(record.session.protocol());
         upload.http_method =
             HttpMethod::parse(&record.http_method).ok_or(ErrorCause::HttpMethod)?;
         upload.metadata.clone_from(&record.metadata);
@@ -159,6 +164,7 @@ impl Upload {
             self.content_type_text(),
             self.metadata.as_ref(),
         )
+        .with_protocol(self.protocol)
     }
 
     /// Returns the content of a new record for the journal.
@@ -190,6 +196,28 @@ impl Upload {
     pub fn http_method(self, http_method: HttpMethod) -> Self {
         Self {
             http_method,
+            ..self
+        }
+    }
+
+    /// Sets the protocol.
+    ///
+    /// By default it is Google's for a URL with a segment `upload` in its path, for a URL with a
+    /// parameter `uploadType` or `upload_protocol`, and for an upload in a [single
+    /// request](Self::upload_type). Of any other URL the server is asked by OPTIONS: it is tus if
+    /// the server speaks 1.0.0 of it, otherwise the IETF's draft if it speaks that, and otherwise
+    /// Google's. An upload that is continued stays in the protocol in which it began.
+    ///
+    /// In the other protocols every upload is a session, whatever its size, and the metadata is
+    /// limited. tus sends the name and the type of the file as `filename` and `filetype`, and the
+    /// fields of the [metadata](Self::metadata), which must be strings. It starts with
+    /// [POST](Self::http_method). The draft sends the name and the type only, and has no metadata. A
+    /// call that says otherwise fails with [`Kind::Usage`](crate::Kind::Usage) before the upload
+    /// starts.
+    #[must_use]
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        Self {
+            protocol: Some(protocol),
             ..self
         }
     }
@@ -406,8 +434,10 @@ impl Upload {
 #[non_exhaustive]
 pub struct Uploaded {
     /// The resource in the server's reply, which describes the stored media; `None` if the body is
-    /// not JSON.
+    /// not JSON. In tus, the resource that the last reply names, if it names one.
     pub resource: Option<Value>,
+    /// The protocol that was used.
+    pub protocol: Protocol,
     /// The upload type that was used.
     pub upload_type: UploadType,
     /// Size of the media in bytes.
@@ -453,6 +483,7 @@ mod tests {
         }
         let mut uploaded = Uploaded {
             resource: Some(json!({"id": "1", "size": "3"})),
+            protocol: Protocol::Google,
             upload_type: UploadType::Media,
             size: 3,
             verified: Verified::default(),

@@ -9,10 +9,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout_at};
 use url::Url;
-use windlass_proto::transfer::{self, Action, Event, Transfer, retry_after};
+use windlass_proto::transfer::{self, Action, Event, Protocol, Transfer, retry_after};
 use windlass_proto::upload_type::UploadType;
 
 use crate::checksum::{
@@ -29,6 +28,7 @@ use crate::upload::{Upload, Uploaded, resource_id};
 use crate::{now, random};
 
 mod requests;
+mod resource;
 
 /// Interval of progress reports while a request is being sent.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -90,14 +90,15 @@ pub(crate) struct UploadDriver<'a> {
 }
 
 impl<'a> UploadDriver<'a> {
-    /// Creates the driver of a new upload.
+    /// Creates the driver of a new upload. Without a protocol it asks the server which it speaks.
     pub(crate) fn start(
         transport: &'a TransportAndToken,
         upload: &'a Upload,
         upload_type: UploadType,
+        protocol: Option<Protocol>,
         media: Media,
     ) -> Self {
-        let plan = requests::plan(transport, upload, upload_type, &media);
+        let plan = requests::plan(transport, upload, (upload_type, protocol), &media);
         let counter = ByteCounter::default();
         Self {
             transport,
@@ -125,7 +126,9 @@ impl<'a> UploadDriver<'a> {
         media: Media,
         locked: LockedRecord,
     ) -> Self {
-        let plan = requests::plan(transport, upload, UploadType::Resumable, &media);
+        let upload_type = UploadType::Resumable;
+        let protocol = Some(locked.record().session.protocol());
+        let plan = requests::plan(transport, upload, (upload_type, protocol), &media);
         Self {
             transfer: Transfer::resume(plan),
             committed: locked.record().committed,
@@ -133,7 +136,7 @@ impl<'a> UploadDriver<'a> {
             locked: Some(locked),
             // An earlier process has started the session.
             is_known_host: true,
-            ..Self::start(transport, upload, UploadType::Resumable, media)
+            ..Self::start(transport, upload, upload_type, protocol, media)
         }
     }
 
@@ -339,7 +342,9 @@ impl<'a> UploadDriver<'a> {
             .map_err(|_| ErrorCause::SessionUri(crate::InvalidSessionUri::NotAUrl))?;
         let session = SessionUri::try_from(session).map_err(ErrorCause::SessionUri)?;
         self.upload.check_session(session.url())?;
-        let session = session.issued_for(&self.upload.url);
+        let session = session
+            .issued_for(&self.upload.url)
+            .with_protocol(self.protocol());
         self.session = Some(session.clone());
         match (&mut self.locked, &self.upload.journal) {
             (Some(locked), _) => locked.new_session(session)?,
@@ -375,7 +380,9 @@ impl<'a> UploadDriver<'a> {
         match request {
             transfer::Request::SingleRequest => self.media_size(),
             transfer::Request::Data(chunk) => chunk.end,
-            transfer::Request::Start | transfer::Request::Query { .. } => 0,
+            transfer::Request::Discover
+            | transfer::Request::Start
+            | transfer::Request::Query { .. } => 0,
         }
     }
 
@@ -388,24 +395,27 @@ impl<'a> UploadDriver<'a> {
             // can get the final reply.
             error => error.into(),
         })?;
-        let body = self
-            .final_reply
-            .take()
-            .map(|reply| reply.body)
-            .unwrap_or_default();
-        let resource: Option<Value> = serde_json::from_slice(&body).ok();
         let size = self.transfer.total().unwrap_or_default();
-        let verified = match &resource {
-            Some(resource) if self.upload.verify => {
-                self.report(State::Checking);
-                self.verify(&StatedProperties::of(resource), size).await?
+        let (resource, stated) = match self.final_reply.take() {
+            Some(reply) => {
+                let resource = self.resource_of(&reply, size).await?;
+                let stated = StatedProperties::of(resource.as_ref(), &reply.headers);
+                (resource, stated)
             }
-            _ => Verified::default(),
+            None => (None, StatedProperties::default()),
+        };
+        let is_stated = resource.is_some() || stated != StatedProperties::default();
+        let verified = if self.upload.verify && is_stated {
+            self.report(State::Checking);
+            self.verify(&stated, size).await?
+        } else {
+            Verified::default()
         };
         self.report(State::Done);
         Ok(Uploaded {
             resource,
-            upload_type: self.upload_type,
+            protocol: self.protocol(),
+            upload_type: self.upload_type(),
             size,
             verified,
             restarts: self.transfer.restarts(),
@@ -433,15 +443,25 @@ impl<'a> UploadDriver<'a> {
         Ok(verified)
     }
 
+    /// Returns the protocol of the upload. An upload that has started has one.
+    fn protocol(&self) -> Protocol {
+        self.transfer.protocol().unwrap_or_default()
+    }
+
+    fn upload_type(&self) -> UploadType {
+        if self.protocol().has_single_requests() {
+            self.upload_type
+        } else {
+            UploadType::Resumable
+        }
+    }
+
     /// Returns the URL of a request: the session URI for a query or data, otherwise the upload URL.
     fn url(&self, request: &transfer::Request) -> Url {
-        let is_to_session = matches!(
-            request,
-            transfer::Request::Query { .. } | transfer::Request::Data(_)
-        );
-        match &self.session {
-            Some(session) if is_to_session => session.url().clone(),
-            _ => requests::upload_url(&self.upload.url, self.upload_type),
+        match (&self.session, self.transfer.protocol()) {
+            (Some(session), _) if request.is_in_session() => session.url().clone(),
+            (_, Some(Protocol::Google)) => requests::upload_url(&self.upload.url, self.upload_type),
+            _ => self.upload.url.clone(),
         }
     }
 
@@ -450,7 +470,9 @@ impl<'a> UploadDriver<'a> {
         let is_last = match request {
             transfer::Request::SingleRequest => true,
             transfer::Request::Data(chunk) => chunk.total == Some(chunk.end),
-            transfer::Request::Start | transfer::Request::Query { .. } => false,
+            transfer::Request::Discover
+            | transfer::Request::Start
+            | transfer::Request::Query { .. } => false,
         };
         self.report(if is_last && self.counter.sent() >= self.end_of(request) {
             State::Finishing
@@ -485,7 +507,7 @@ fn warn_progress_not_written(error: &JournalError) {
 
 fn state_of(request: &transfer::Request) -> State {
     match request {
-        transfer::Request::Start => State::Starting,
+        transfer::Request::Discover | transfer::Request::Start => State::Starting,
         transfer::Request::Query { .. } => State::Querying,
         transfer::Request::Data(chunk) if chunk.is_empty() => State::Finishing,
         transfer::Request::SingleRequest | transfer::Request::Data(_) => State::Sending,

@@ -3,12 +3,15 @@
 //! [`poll`](Transfer::poll) returns the next action of a [`Transfer`], and the caller reports its
 //! result: a [reply](Transfer::replied), a [broken connection](Transfer::broke), the end of a
 //! [wait](Transfer::waited). A transfer does no I/O and reads no clock; random numbers are
-//! arguments. The only source of truth for the offset is the server's `Range`: after any failure in
-//! a session, the transfer queries the committed bytes and continues from there.
+//! arguments. The only source of truth for the offset is the server: after any failure in a session,
+//! the transfer queries the committed bytes and continues from there.
+//!
+//! A transfer speaks one [`Protocol`]. It decides the same in all of them; their wire forms write
+//! the heads of its requests and read the replies.
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode};
-//! use windlass_proto::transfer::{Action, Media, Plan, Reply, Request, Transfer};
+//! use windlass_proto::transfer::{Action, Description, Media, Plan, Reply, Request, Transfer};
 //!
 //! let mut transfer = Transfer::start(Plan::resumable(Media::seekable(300_000)));
 //! assert_eq!(transfer.poll(), Action::Send(Request::Start));
@@ -32,9 +35,10 @@ use http::StatusCode;
 
 use crate::backoff::Backoff;
 use crate::content_range::CHUNK_GRANULARITY;
-use exchange::ReplyClass;
+use exchange::{ChunkLimits, Committed, ReplyClass};
 use plan::ChunkSizer;
 
+mod discovery;
 mod exchange;
 mod form;
 mod plan;
@@ -43,32 +47,44 @@ mod tests;
 
 pub use exchange::{Action, Cause, Chunk, Event, Failure, Request, Wait};
 pub use exchange::{ErrorReply, Reply, retry_after};
-pub use form::{Content, Description, Head, Protocol, SessionStatus};
+pub use form::{Content, Description, Head, Protocol, SessionStatus, Unsupported};
 pub use plan::{ChunkSize, Chunking, InvalidChunkSize, Media, Plan, RetryPolicy};
 
 /// One upload, from its first request to its end.
 #[derive(Debug, Clone)]
 pub struct Transfer {
     plan: Plan,
+    /// The protocol, once known.
+    protocol: Option<Protocol>,
     phase: Phase,
-    /// Committed bytes in the server's last reply.
-    committed: u64,
-    /// Highest number of committed bytes that the server reported in this session.
-    furthest: u64,
-    /// Highest end offset of the requests of this session.
-    sent: u64,
-    /// Whether a request of this session could finish the upload.
-    sent_last: bool,
+    session: Session,
     /// Whether the body of the current request was not sent completely.
     cut_short: bool,
     buffered: Buffered,
     chunk_sizer: ChunkSizer,
-    /// The data request that broke, until the number of bytes kept of it is known.
-    broken: Option<Chunk>,
     backoff: Backoff,
     unexpected_count: u32,
     restarts: u32,
     token_refreshed: bool,
+}
+
+/// What is known of the current session.
+#[derive(Debug, Clone, Default)]
+struct Session {
+    /// Committed bytes in the server's last reply.
+    committed: u64,
+    /// Highest number of committed bytes that the server reported.
+    furthest: u64,
+    /// Highest end offset of the requests.
+    sent: u64,
+    /// Whether a request could finish the upload.
+    sent_last: bool,
+    /// Whether the server knows the size of the media.
+    total_stated: bool,
+    /// The limits that the server states for chunks.
+    limits: ChunkLimits,
+    /// The data request that broke, until the number of bytes kept of it is known.
+    broken: Option<Chunk>,
 }
 
 /// The media available for sending.
@@ -90,6 +106,7 @@ enum Phase {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
+    Discover,
     SingleRequest,
     Start,
     Query,
@@ -100,7 +117,7 @@ impl RequestKind {
     /// Returns the request that follows a failure of this one. In a session it is a query.
     fn after_failure(self) -> Self {
         match self {
-            Self::SingleRequest | Self::Start => self,
+            Self::Discover | Self::SingleRequest | Self::Start => self,
             Self::Query | Self::Data => Self::Query,
         }
     }
@@ -109,21 +126,13 @@ impl RequestKind {
 impl Transfer {
     /// Starts an upload.
     pub fn start(plan: Plan) -> Self {
-        let kind = if plan.single_request {
-            RequestKind::SingleRequest
-        } else {
-            RequestKind::Start
-        };
         Self {
-            phase: Phase::Active(kind),
-            committed: 0,
-            furthest: 0,
-            sent: 0,
-            sent_last: false,
+            phase: Phase::Active(first_kind(&plan, plan.protocol)),
+            protocol: plan.protocol,
+            session: Session::default(),
             cut_short: false,
             buffered: Buffered::of(&plan.media),
             chunk_sizer: ChunkSizer::new(plan.chunking),
-            broken: None,
             backoff: Backoff::new(plan.retry_policy.schedule),
             unexpected_count: 0,
             restarts: 0,
@@ -133,13 +142,17 @@ impl Transfer {
     }
 
     /// Continues a session that another process started. Its state is unknown until the server
-    /// reports it.
+    /// reports it. The protocol of the plan is the session's.
     pub fn resume(plan: Plan) -> Self {
         let whole = plan.media.total.unwrap_or(u64::MAX);
         Self {
             phase: Phase::Active(RequestKind::Query),
-            sent: whole,
-            sent_last: true,
+            session: Session {
+                sent: whole,
+                sent_last: true,
+                total_stated: plan.media.total.is_some(),
+                ..Session::default()
+            },
             ..Self::start(plan)
         }
     }
@@ -151,6 +164,7 @@ impl Transfer {
                 Some(request) => Action::Send(request),
                 None => Action::Fill {
                     upto: self
+                        .session
                         .committed
                         .saturating_add(self.limit())
                         .saturating_add(1),
@@ -165,7 +179,7 @@ impl Transfer {
 
     /// Returns the number of committed bytes in the server's last reply.
     pub fn committed(&self) -> u64 {
-        self.committed
+        self.session.committed
     }
 
     /// Returns the size of the media, once known.
@@ -179,14 +193,31 @@ impl Transfer {
     /// offset that the server has committed in this session.
     pub fn kept_from(&self) -> u64 {
         match self.plan.media.window {
-            Some(_) => self.furthest,
+            Some(_) => self.session.furthest,
             None => 0,
         }
     }
 
-    /// Returns the wire form of the upload.
-    pub fn protocol(&self) -> Protocol {
-        self.plan.protocol
+    /// Returns the protocol of the upload; `None` until the server has said which it speaks.
+    pub fn protocol(&self) -> Option<Protocol> {
+        self.protocol
+    }
+
+    /// Writes the head of a request of this transfer.
+    ///
+    /// # Errors
+    /// The protocol cannot carry a part of the description.
+    pub fn head(
+        &self,
+        request: &Request,
+        description: &Description<'_>,
+    ) -> Result<Head, Unsupported> {
+        self.form().head(request, description)
+    }
+
+    /// Returns the protocol. A request that is not in any is the same in all.
+    fn form(&self) -> Protocol {
+        self.protocol.unwrap_or_default()
     }
 
     /// Returns how often the upload restarted in a new session.
@@ -199,8 +230,8 @@ impl Transfer {
     pub fn filled(&mut self, end: u64, ended: bool) {
         self.buffered = Buffered { end, ended };
         let over = matches!(self.phase, Phase::Finished | Phase::Failed(_));
-        if self.committed > self.reach() && !over {
-            self.offset_beyond_sent(self.committed);
+        if self.session.committed > self.reach() && !over {
+            self.offset_beyond_sent(self.session.committed);
         }
     }
 
@@ -239,37 +270,49 @@ impl Transfer {
         let Some((kind, request)) = self.sent_now() else {
             return Event::Nothing;
         };
-        let class = self.plan.protocol.read(&request, reply);
+        if kind == RequestKind::Discover {
+            return self.discovered(reply, random);
+        }
+        let class = self.form().read(&request, reply);
         // A successful query does not prove that the server accepts the token for data. Without
         // this rule, a server that refuses every token for data would be retried forever.
-        self.token_refreshed &= matches!(
-            class,
-            ReplyClass::Unauthorized | ReplyClass::Incomplete { .. }
-        );
+        self.token_refreshed &=
+            matches!(class, ReplyClass::Unauthorized | ReplyClass::Incomplete(_));
         match class {
-            ReplyClass::Started { location } => {
+            ReplyClass::Started { location, limits } => {
+                self.session.limits = limits;
+                self.session.total_stated = self.total().is_some();
+                // An upload of no bytes is complete at once.
+                if self.total() == Some(0) && self.form().ends_at_length() {
+                    self.phase = Phase::Finished;
+                    return Event::Finished;
+                }
                 self.phase = Phase::Active(RequestKind::Data);
                 Event::Started { location }
             }
-            ReplyClass::Incomplete { committed } => self.incomplete(kind, committed, random),
+            ReplyClass::Incomplete(committed) => self.incomplete(&request, committed, random),
             ReplyClass::Complete if cut_short => self.unexpected(kind, reply, random),
             ReplyClass::Complete => self.complete(kind, reply, random),
+            ReplyClass::WrongOffset {
+                committed: Some(bytes),
+            } if bytes > self.session.furthest => self.realigned(Committed::bytes(bytes)),
             ReplyClass::Lost => self.lost(reply.status),
-            ReplyClass::Transient => {
-                let cause = Cause::Reply(ErrorReply::of(reply));
-                self.interrupted(kind, cause, reply.retry_after, random)
+            ReplyClass::Unexpected | ReplyClass::WrongOffset { .. } => {
+                self.unexpected(kind, reply, random)
             }
-            ReplyClass::Unexpected => self.unexpected(kind, reply, random),
-            ReplyClass::NotTheProtocol => self.not_the_protocol(reply),
-            ReplyClass::Unauthorized if self.plan.refreshable && !self.token_refreshed => {
-                self.token_refreshed = true;
-                self.phase = Phase::RefreshingToken(kind.after_failure());
+            class => self.failed(kind, &class, reply, random),
+        }
+    }
+
+    /// Reads the reply to the question which protocol the server speaks.
+    fn discovered(&mut self, reply: &Reply<'_>, random: u32) -> Event {
+        match discovery::read(reply) {
+            Ok(protocol) => {
+                self.protocol = Some(protocol);
+                self.phase = Phase::Active(first_kind(&self.plan, Some(protocol)));
                 Event::Nothing
             }
-            ReplyClass::Unauthorized | ReplyClass::Refused => {
-                self.fail(Failure::Refused(ErrorReply::of(reply)))
-            }
-            ReplyClass::Cancelled => self.fail(Failure::Cancelled),
+            Err(class) => self.failed(RequestKind::Discover, &class, reply, random),
         }
     }
 
@@ -280,8 +323,8 @@ impl Transfer {
         };
         let request = self.request(kind)?;
         if let Request::Data(chunk) = request {
-            self.sent = self.sent.max(chunk.end);
-            self.sent_last |= chunk.total == Some(chunk.end) && !self.cut_short;
+            self.session.sent = self.session.sent.max(chunk.end);
+            self.session.sent_last |= chunk.total == Some(chunk.end) && !self.cut_short;
         }
         self.cut_short = false;
         Some((kind, request))
@@ -290,6 +333,7 @@ impl Transfer {
     /// Returns the request of this kind; `None` if its media is not available.
     fn request(&self, kind: RequestKind) -> Option<Request> {
         Some(match kind {
+            RequestKind::Discover => Request::Discover,
             RequestKind::SingleRequest => Request::SingleRequest,
             RequestKind::Start => Request::Start,
             RequestKind::Query => Request::Query {
@@ -301,20 +345,21 @@ impl Transfer {
 
     /// Returns the next chunk, if its media is available.
     fn chunk(&self) -> Option<Chunk> {
-        let (first, limit) = (self.committed, self.limit());
+        let (first, limit) = (self.session.committed, self.limit());
         let at_hand = self.buffered.end.saturating_sub(first);
         let total = self.total();
+        let chunk = |end| Chunk {
+            first,
+            end,
+            total,
+            states_total: total.is_some() && !self.session.total_stated,
+        };
         if self.buffered.ended && at_hand <= limit {
-            let end = self.buffered.end;
-            return Some(Chunk { first, end, total });
+            return Some(chunk(self.buffered.end));
         }
         // One byte after the chunk must be available, so that the last chunk is known to be the
         // last.
-        (at_hand > limit).then(|| Chunk {
-            first,
-            end: first + limit,
-            total,
-        })
+        (at_hand > limit).then(|| chunk(first + limit))
     }
 
     /// Returns the maximum size of a chunk.
@@ -325,10 +370,10 @@ impl Transfer {
             Chunking::Adaptive | Chunking::Fixed(_) => u64::MAX,
         };
         let window = media.window.unwrap_or(u64::MAX);
-        self.chunk_sizer
-            .limit()
-            .unwrap_or(most)
-            .min(most)
+        let limit = self.chunk_sizer.limit().unwrap_or(most);
+        self.session
+            .limits
+            .apply(limit.min(most).min(window))
             .min(window)
     }
 
@@ -336,58 +381,86 @@ impl Transfer {
     /// another process did not exceed the end of the media.
     fn reach(&self) -> u64 {
         if self.buffered.ended {
-            self.sent.min(self.buffered.end)
+            self.session.sent.min(self.buffered.end)
         } else {
-            self.sent
+            self.session.sent
         }
     }
 
-    fn incomplete(&mut self, kind: RequestKind, committed: u64, random: u32) -> Event {
-        if committed > self.reach() {
-            return self.offset_beyond_sent(committed);
+    fn incomplete(&mut self, request: &Request, committed: Committed, random: u32) -> Event {
+        let chunk = match request {
+            Request::Data(chunk) => Some(*chunk),
+            Request::Discover | Request::SingleRequest | Request::Start | Request::Query { .. } => {
+                None
+            }
+        };
+        let event = self.realigned(committed);
+        let Some(chunk) = chunk.filter(|_| matches!(event, Event::Committed { .. })) else {
+            return event;
+        };
+        self.session.total_stated |= chunk.states_total;
+        let committed = committed.bytes;
+        if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) {
+            // Almost no progress: without a wait this could continue byte by byte.
+            self.interrupted(RequestKind::Query, Cause::Stalled, None, random);
+        } else {
+            self.chunk_sizer.completed(chunk, committed);
         }
-        if committed < self.kept_from() {
+        event
+    }
+
+    /// Continues at the offset that the server has stated.
+    fn realigned(&mut self, committed: Committed) -> Event {
+        let bytes = committed.bytes;
+        if bytes > self.reach() {
+            return self.offset_beyond_sent(bytes);
+        }
+        if bytes < self.kept_from() {
             let kept_from = self.kept_from();
             return self.fail(Failure::SessionRewound {
-                committed,
+                committed: bytes,
                 kept_from,
             });
         }
-        let chunk = self.chunk().filter(|_| kind == RequestKind::Data);
-        if let Some(broken) = self.broken.take() {
-            self.chunk_sizer.broke(broken, committed);
+        self.session.limits = committed.limits.unwrap_or(self.session.limits);
+        self.session.total_stated = committed.knows_total.unwrap_or(self.session.total_stated);
+        if let Some(broken) = self.session.broken.take() {
+            self.chunk_sizer.broke(broken, bytes);
         }
-        self.committed = committed;
-        if committed > self.furthest {
-            self.furthest = committed;
+        self.session.committed = bytes;
+        if bytes > self.session.furthest {
+            self.session.furthest = bytes;
             self.backoff.reset();
             self.unexpected_count = 0;
             self.token_refreshed = false;
         }
-        match chunk {
-            // Almost no progress: without a wait this could continue byte by byte.
-            Some(chunk) if committed < chunk.first + chunk.len().clamp(1, CHUNK_GRANULARITY) => {
-                self.interrupted(RequestKind::Query, Cause::Stalled, None, random);
-            }
-            Some(chunk) => {
-                self.chunk_sizer.completed(chunk, committed);
-                self.phase = Phase::Active(RequestKind::Data);
-            }
-            None => self.phase = Phase::Active(RequestKind::Data),
-        }
-        Event::Committed { offset: committed }
+        self.phase = Phase::Active(RequestKind::Data);
+        Event::Committed { offset: bytes }
     }
 
     fn complete(&mut self, kind: RequestKind, reply: &Reply<'_>, random: u32) -> Event {
-        if kind == RequestKind::SingleRequest || self.sent_last {
+        if kind == RequestKind::SingleRequest || self.session.sent_last {
             self.phase = Phase::Finished;
             return Event::Finished;
         }
         match kind {
             // The reply may come from a proxy. A query will tell.
             RequestKind::Data => self.unexpected(kind, reply, random),
-            _ => self.fail(Failure::PrematureSuccess { sent: self.sent }),
+            _ => self.fail(Failure::PrematureSuccess {
+                sent: self.session.sent,
+            }),
         }
+    }
+}
+
+/// Returns the kind of the first request of an upload in this protocol.
+fn first_kind(plan: &Plan, protocol: Option<Protocol>) -> RequestKind {
+    match protocol {
+        None => RequestKind::Discover,
+        Some(protocol) if plan.single_request && protocol.has_single_requests() => {
+            RequestKind::SingleRequest
+        }
+        Some(_) => RequestKind::Start,
     }
 }
 
@@ -422,13 +495,42 @@ impl Transfer {
             });
         }
         self.restarts += 1;
-        self.committed = 0;
-        self.furthest = 0;
-        self.sent = 0;
-        self.sent_last = false;
-        self.broken = None;
+        self.session = Session::default();
         self.phase = Phase::Active(RequestKind::Start);
         Event::Lost
+    }
+
+    /// Handles a reply without success that says nothing of the committed bytes.
+    fn failed(
+        &mut self,
+        kind: RequestKind,
+        class: &ReplyClass,
+        reply: &Reply<'_>,
+        random: u32,
+    ) -> Event {
+        match class {
+            ReplyClass::Transient => {
+                let cause = Cause::Reply(self.form().error_reply(reply));
+                self.interrupted(kind, cause, reply.retry_after, random)
+            }
+            ReplyClass::Unauthorized if self.plan.refreshable && !self.token_refreshed => {
+                self.token_refreshed = true;
+                self.phase = Phase::RefreshingToken(kind.after_failure());
+                Event::Nothing
+            }
+            ReplyClass::Unauthorized | ReplyClass::Refused => {
+                self.fail(Failure::Refused(self.form().error_reply(reply)))
+            }
+            ReplyClass::Rejected => self.fail(Failure::Rejected(self.form().error_reply(reply))),
+            ReplyClass::Cancelled => self.fail(Failure::Cancelled),
+            ReplyClass::NotTheProtocol => self.not_the_protocol(reply),
+            ReplyClass::Started { .. }
+            | ReplyClass::Incomplete(_)
+            | ReplyClass::Complete
+            | ReplyClass::WrongOffset { .. }
+            | ReplyClass::Lost
+            | ReplyClass::Unexpected => self.unexpected(kind, reply, random),
+        }
     }
 
     /// Backs off, or gives up when no waits are left.
@@ -440,7 +542,7 @@ impl Transfer {
         random: u32,
     ) -> Event {
         if kind == RequestKind::Data {
-            self.broken = self.chunk();
+            self.session.broken = self.chunk();
         }
         let least = retry_after.unwrap_or_default();
         let tries = self.backoff.waited() + 1;
@@ -470,7 +572,7 @@ impl Transfer {
     /// Gives up at once.
     fn not_the_protocol(&mut self, reply: &Reply<'_>) -> Event {
         self.fail(Failure::Unexpected {
-            reply: ErrorReply::of(reply),
+            reply: self.form().error_reply(reply),
             tries: 1,
             session: false,
         })
@@ -478,9 +580,9 @@ impl Transfer {
 
     /// Retries after a pause, up to `other_tries` times.
     fn unexpected(&mut self, kind: RequestKind, reply: &Reply<'_>, random: u32) -> Event {
-        let error_reply = ErrorReply::of(reply);
+        let error_reply = self.form().error_reply(reply);
         if kind == RequestKind::Data {
-            self.broken = self.chunk();
+            self.session.broken = self.chunk();
         }
         self.unexpected_count += 1;
         let of = self.plan.retry_policy.other_tries;

@@ -3,10 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, RANGE, TRANSFER_ENCODING};
+use http::header::{
+    CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, RANGE,
+    TRANSFER_ENCODING,
+};
 use http::{HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use windlass_proto::header::{
+    TUS_RESUMABLE, UPLOAD_COMPLETE, UPLOAD_DEFER_LENGTH, UPLOAD_DRAFT_INTEROP_VERSION,
+    UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET, X_GOOG_UPLOAD_COMMAND, X_GOOG_UPLOAD_OFFSET,
+    X_GOOG_UPLOAD_PROTOCOL,
+};
 
 use super::Client;
 use crate::error::Error;
@@ -15,13 +23,24 @@ use crate::token::{TokenError, TokenSource, TransportAndToken};
 use crate::transport::{HttpTransport, HttpTransportOptions, Timeouts, Transport};
 
 /// Header fields that the protocol sets itself.
-const RESERVED: [HeaderName; 6] = [
+const RESERVED: [HeaderName; 17] = [
+    CONTENT_DISPOSITION,
     CONTENT_LENGTH,
     CONTENT_RANGE,
     CONTENT_TYPE,
     HOST,
     RANGE,
     TRANSFER_ENCODING,
+    TUS_RESUMABLE,
+    UPLOAD_COMPLETE,
+    UPLOAD_DEFER_LENGTH,
+    UPLOAD_DRAFT_INTEROP_VERSION,
+    UPLOAD_LENGTH,
+    UPLOAD_METADATA,
+    UPLOAD_OFFSET,
+    X_GOOG_UPLOAD_COMMAND,
+    X_GOOG_UPLOAD_OFFSET,
+    X_GOOG_UPLOAD_PROTOCOL,
 ];
 
 /// Builds a [`Client`]; see [`Client::builder`].
@@ -226,6 +245,11 @@ mod tests {
                 "Content-Range",
                 "bytes 0-1/2",
                 "the header field `content-range` belongs to the upload protocol",
+            ),
+            (
+                "Tus-Resumable",
+                "1.0.0",
+                "the header field `tus-resumable` belongs to the upload protocol",
             ),
             (
                 "host",

@@ -11,6 +11,7 @@ use crate::{Entry, Journal, Kind, State};
 
 mod origins;
 mod progress;
+mod protocols;
 mod run;
 mod script;
 mod unknown_host;

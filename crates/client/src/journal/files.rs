@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
+use windlass_proto::transfer::Protocol;
 
 use super::{Damage, JournalError, Record, RecordId};
 use crate::regular_file::open_file;
@@ -381,8 +382,11 @@ const MAX_RECORD: u64 = 4 << 20;
 /// Maximum length of the progress in bytes: it is two numbers.
 const MAX_PROGRESS: u64 = 1 << 10;
 
-/// The version of the records that are written and read.
-const VERSION: u64 = 1;
+/// The version of records of Google's protocol, also for a windlass that knows no other.
+const GOOGLE_VERSION: u64 = 1;
+
+/// The version of records that state their protocol.
+const VERSION: u64 = 2;
 
 /// The JSON of a record.
 #[derive(Serialize, Deserialize)]
@@ -390,6 +394,9 @@ struct StoredRecord {
     version: u64,
     url: String,
     session: String,
+    /// Missing in records of Google's protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protocol: Option<Protocol>,
     // `verb` is the name in existing journals.
     #[serde(rename = "verb")]
     http_method: String,
@@ -439,10 +446,16 @@ fn may_be_journal_text(beginning: &[u8]) -> bool {
 
 /// Encodes a record.
 fn encode_record(record: &Record) -> Vec<u8> {
+    let protocol = Some(record.session.protocol()).filter(|it| *it != Protocol::Google);
     let stored = StoredRecord {
-        version: VERSION,
+        version: if protocol.is_none() {
+            GOOGLE_VERSION
+        } else {
+            VERSION
+        },
         url: record.url.clone(),
         session: record.session.reveal().to_owned(),
+        protocol,
         http_method: record.http_method.clone(),
         content_type: record.content_type.clone(),
         metadata: record.metadata.clone(),
@@ -460,7 +473,7 @@ fn encode_record(record: &Record) -> Vec<u8> {
 /// Decodes a record. Its number of committed bytes is zero.
 fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     let Versioned { version } = serde_json::from_slice(text).map_err(not_a_record)?;
-    if version != VERSION {
+    if !(GOOGLE_VERSION..=VERSION).contains(&version) {
         return Err(Damage::Version {
             found: version,
             known: VERSION,
@@ -470,7 +483,8 @@ fn decode_record(id: RecordId, text: &[u8]) -> Result<Record, Damage> {
     let started = time(stored.started);
     Ok(Record {
         id,
-        session: session(&stored.session, &stored.url)?,
+        session: session(&stored.session, &stored.url)?
+            .with_protocol(stored.protocol.unwrap_or_default()),
         url: stored.url,
         http_method: stored.http_method,
         content_type: stored.content_type,

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use url::Url;
 use windlass_digest::{Md5Sha256Hasher, Sha256, Wanted};
+use windlass_proto::transfer::Protocol;
 
 use super::{Damage, JournalError};
 use crate::session_uri::Redacted;
@@ -23,7 +24,7 @@ pub struct Record {
     pub id: RecordId,
     /// The upload URL as the caller set it. It may contain an API key.
     pub url: String,
-    /// The session to which the media is uploaded.
+    /// The session to which the media is uploaded, with its protocol.
     pub session: SessionUri,
     /// The HTTP method that started the session: `POST`, `PUT` or `PATCH`.
     pub http_method: String,
@@ -92,7 +93,8 @@ pub enum Entry {
 /// The key by which a journal finds an upload: the path of its file, its URL and HTTP method, its
 /// content type and its metadata.
 ///
-/// The order of the metadata's fields is irrelevant. The content of the file is not part of the
+/// A key with a [protocol](Self::with_protocol) finds unfinished uploads in this protocol only. The
+/// order of the metadata's fields is irrelevant. The content of the file is not part of the
 /// key: an upload of a file that has changed has the same key, and [`SourceIdentity::difference`]
 /// detects the change.
 #[derive(Clone, PartialEq)]
@@ -102,6 +104,8 @@ pub struct UploadKey {
     http_method: String,
     content_type: Option<String>,
     metadata: Option<Value>,
+    /// The protocol that the caller has chosen.
+    protocol: Option<Protocol>,
 }
 
 impl UploadKey {
@@ -119,7 +123,15 @@ impl UploadKey {
             http_method: http_method.to_owned(),
             content_type: content_type.map(ToOwned::to_owned),
             metadata: metadata.cloned(),
+            protocol: None,
         }
+    }
+
+    /// Limits the key to unfinished uploads in this protocol; `None` for those in any. A finished
+    /// upload has the key in any protocol.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Option<Protocol>) -> Self {
+        Self { protocol, ..self }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -144,8 +156,10 @@ impl UploadKey {
     }
 
     /// Returns whether a record has this key.
-    pub(super) fn matches(&self, record: &Record) -> bool {
-        self.path == record.source.path()
+    pub fn matches(&self, record: &Record) -> bool {
+        self.protocol
+            .is_none_or(|protocol| protocol == record.session.protocol())
+            && self.path == record.source.path()
             && self.url == record.url
             && self.http_method == record.http_method
             && self.content_type == record.content_type

@@ -1,5 +1,6 @@
-//! The HTTP requests of an upload (docs/protocol.md, 2.3 to 2.8). The media in their bodies is
-//! counted, added to a checksum and limited to a rate while the transport takes it.
+//! The HTTP requests of an upload. The protocol writes their heads, except for a single request
+//! (docs/protocol.md, 2.3). The media in their bodies is counted, added to a checksum and limited to
+//! a rate while the transport takes it.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 use tokio::time::sleep;
 use url::Url;
-use windlass_proto::transfer::{self, Chunk, Content, Description, Plan};
+use windlass_proto::transfer::{self, Chunk, Content, Description, Plan, Protocol};
 use windlass_proto::upload_type::UploadType;
 
 use super::UploadDriver;
@@ -30,7 +31,7 @@ const OCTET_STREAM: HeaderValue = HeaderValue::from_static("application/octet-st
 pub(super) fn plan(
     transport: &TransportAndToken,
     upload: &Upload,
-    upload_type: UploadType,
+    (upload_type, protocol): (UploadType, Option<Protocol>),
     media: &Media,
 ) -> Plan {
     let media_info = match (media.is_stream(), media.total()) {
@@ -42,13 +43,14 @@ pub(super) fn plan(
         None => media_info,
     };
     Plan::new(upload_type, media_info)
+        .with_protocol(protocol)
         .with_chunking(upload.chunking)
         .with_retry_policy(upload.retry_policy)
         .with_refreshable_token(transport.can_refresh())
 }
 
-/// Returns the URL of a start or of a single request: the caller's, with the parameter
-/// `uploadType`. An `uploadType` of the caller is replaced, as is its synonym `upload_protocol`
+/// Returns the URL of a start or of a single request in Google's form: the caller's, with the
+/// parameter `uploadType`. An `uploadType` of the caller is replaced, as is its synonym `upload_protocol`
 /// (docs/protocol.md, 5.3).
 pub(super) fn upload_url(url: &Url, upload_type: UploadType) -> Url {
     let query = url.query().unwrap_or_default();
@@ -70,7 +72,7 @@ impl UploadDriver<'_> {
         request: &transfer::Request,
         url: Url,
     ) -> Result<Request, Error> {
-        let head = self.transfer.protocol().head(request, &self.description());
+        let head = self.transfer.head(request, &self.description())?;
         let (method, mut headers) = (head.method, head.headers);
         if let Some(token) = self
             .transport
@@ -113,6 +115,7 @@ impl UploadDriver<'_> {
             method: self.http_method(),
             total: self.transfer.total(),
             content_type: self.upload.content_type.as_ref(),
+            file_name: self.media.file_name(),
             metadata: self.upload.metadata.as_ref(),
         }
     }

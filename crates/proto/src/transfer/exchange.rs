@@ -8,6 +8,8 @@ use http::header::{LOCATION, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
+use crate::header::TUS_VERSION;
+
 /// The next action of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -81,6 +83,8 @@ impl fmt::Debug for Event {
 /// A request to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
+    /// The question which protocol the server speaks: OPTIONS at the URL of the upload.
+    Discover,
     /// The whole media in one request, simple or multipart.
     SingleRequest,
     /// The start of a session.
@@ -104,6 +108,8 @@ pub struct Chunk {
     pub end: u64,
     /// Size of the media, if known.
     pub total: Option<u64>,
+    /// Whether no earlier request has told the server the total.
+    pub states_total: bool,
 }
 
 impl Chunk {
@@ -118,12 +124,25 @@ impl Chunk {
     }
 }
 
+impl Request {
+    /// Returns whether the request goes to a session.
+    pub fn is_in_session(&self) -> bool {
+        match self {
+            Self::Discover | Self::SingleRequest | Self::Start => false,
+            Self::Query { .. } | Self::Data(_) => true,
+        }
+    }
+}
+
 /// Why an upload failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The server refuses the request, and would refuse it again.
     #[error("the server refused the request: {0}")]
     Refused(ErrorReply),
+    /// The server has ended the upload without success.
+    #[error("the server rejected the upload: {0}")]
+    Rejected(ErrorReply),
     /// The session was cancelled.
     #[error("the upload was cancelled")]
     Cancelled,
@@ -196,7 +215,8 @@ impl Failure {
                 reply.reason.is_none() || matches!(reply.status.as_u16(), 401 | 403 | 407)
             }
             Self::SessionRewound { committed, .. } => *committed > 0,
-            Self::Cancelled
+            Self::Rejected(_)
+            | Self::Cancelled
             | Self::SessionsLost { .. }
             | Self::OffsetBeyondSent { .. }
             | Self::PrematureSuccess { .. } => false,
@@ -207,6 +227,7 @@ impl Failure {
     pub fn error_reply(&self) -> Option<&ErrorReply> {
         match self {
             Self::Refused(reply)
+            | Self::Rejected(reply)
             | Self::Unexpected { reply, .. }
             | Self::GaveUp {
                 cause: Cause::Reply(reply),
@@ -300,11 +321,16 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyClass {
     /// A session has started. Its URI may be relative to the URL of the request.
-    Started { location: String },
+    Started {
+        location: String,
+        limits: ChunkLimits,
+    },
     /// The session has committed bytes and accepts more.
-    Incomplete { committed: u64 },
+    Incomplete(Committed),
     /// The upload is finished.
     Complete,
+    /// The request was not for the committed offset. The reply may say which that is.
+    WrongOffset { committed: Option<u64> },
     /// The session does not exist any more.
     Lost,
     /// The session was cancelled.
@@ -319,6 +345,65 @@ pub(super) enum ReplyClass {
     NotTheProtocol,
     /// The request is refused, and a retry would be refused as well.
     Refused,
+    /// The upload has ended without success, and its session with it.
+    Rejected,
+}
+
+impl ReplyClass {
+    /// A session without limits.
+    pub(super) fn started_at(location: &str) -> Self {
+        Self::Started {
+            location: location.to_owned(),
+            limits: ChunkLimits::default(),
+        }
+    }
+}
+
+/// What a reply says about the bytes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Committed {
+    /// Number of committed bytes.
+    pub(super) bytes: u64,
+    /// Limits of the following chunks, if the reply states some.
+    pub(super) limits: Option<ChunkLimits>,
+    /// Whether the server knows the size of the media, if the reply says so.
+    pub(super) knows_total: Option<bool>,
+}
+
+impl Committed {
+    pub(super) fn bytes(bytes: u64) -> Self {
+        Self {
+            bytes,
+            limits: None,
+            knows_total: None,
+        }
+    }
+}
+
+/// The sizes of chunks that a server accepts. The last chunk may be smaller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ChunkLimits {
+    /// Minimum size in bytes.
+    pub(super) least: Option<u64>,
+    /// Maximum size in bytes.
+    pub(super) most: Option<u64>,
+    /// Number of bytes that the size is a multiple of.
+    pub(super) granularity: Option<u64>,
+}
+
+impl ChunkLimits {
+    /// Returns the size within these limits that is nearest to `size`, and not above it if
+    /// possible.
+    pub(super) fn apply(self, size: u64) -> u64 {
+        let size = size.min(self.most.unwrap_or(u64::MAX));
+        let unit = self.granularity.unwrap_or(1).max(1);
+        let whole = if size >= unit && size < u64::MAX {
+            size - size % unit
+        } else {
+            size
+        };
+        whole.max(self.least.unwrap_or(1)).max(1)
+    }
 }
 
 /// A reply with an error or another unexpected status.
@@ -328,7 +413,8 @@ pub struct ErrorReply {
     pub status: StatusCode,
     /// The first `reason` of Google's error object.
     pub reason: Option<String>,
-    /// The message of Google's error object, or a short text without markup.
+    /// The message of Google's error object, the detail or title of an object of problem details
+    /// ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)), or a short text without markup.
     pub message: Option<String>,
 }
 
@@ -339,14 +425,18 @@ const RATE_LIMITS: [&str; 2] = ["rateLimitExceeded", "userRateLimitExceeded"];
 const MAX_MESSAGE_LEN: usize = 400;
 
 impl ErrorReply {
-    /// Reads a reply: Google's error object, a plain text, or a page, which is ignored.
+    /// Reads a reply: Google's error object, problem details, a plain text, or a page, which is
+    /// ignored.
     pub fn of(reply: &Reply<'_>) -> Self {
-        let error: Option<Value> = serde_json::from_slice(reply.body).ok();
-        let error = error.as_ref().map(|value| &value["error"]);
+        let body: Option<Value> = serde_json::from_slice(reply.body).ok();
+        let error = body.as_ref().map(|value| &value["error"]);
         let text = |value: &Value| value.as_str().map(shortened);
-        let message = match error {
-            Some(error) => text(&error["message"]),
-            None => plain_text(reply.body),
+        let message = match &body {
+            Some(body) => text(&body["error"]["message"])
+                .or_else(|| text(&body["detail"]))
+                .or_else(|| text(&body["title"]))
+                .or_else(|| versions_of_tus(reply)),
+            None => plain_text(reply.body).or_else(|| versions_of_tus(reply)),
         };
         Self {
             status: reply.status,
@@ -388,6 +478,13 @@ fn redirection(reply: &Reply<'_>) -> Option<String> {
     let place = location.split(['?', '#']).next().unwrap_or_default();
     let redirects = reply.status.is_redirection() && !place.is_empty();
     redirects.then(|| shortened(&format!("it redirects to {place}")))
+}
+
+/// Returns the versions that a server of tus speaks, if it refuses ours.
+fn versions_of_tus(reply: &Reply<'_>) -> Option<String> {
+    let versions = reply.headers.get(TUS_VERSION)?.to_str().ok()?;
+    let refuses = reply.status == StatusCode::PRECONDITION_FAILED;
+    refuses.then(|| shortened(&format!("it speaks tus {versions}")))
 }
 
 /// Returns a body that is a single line of text without markup.

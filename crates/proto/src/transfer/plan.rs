@@ -16,7 +16,7 @@ pub(super) const STREAM_CHUNK: u64 = 32 * CHUNK_GRANULARITY;
 /// The media of a transfer and how it is sent.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub(super) protocol: Protocol,
+    pub(super) protocol: Option<Protocol>,
     pub(super) single_request: bool,
     pub(super) media: Media,
     pub(super) chunking: Chunking,
@@ -28,7 +28,7 @@ impl Plan {
     /// A resumable upload in as few requests as the network allows.
     pub fn resumable(media: Media) -> Self {
         Self {
-            protocol: Protocol::default(),
+            protocol: Some(Protocol::default()),
             single_request: false,
             media,
             chunking: Chunking::default(),
@@ -43,6 +43,13 @@ impl Plan {
             single_request: upload_type != UploadType::Resumable,
             ..Self::resumable(media)
         }
+    }
+
+    /// Sets the protocol; `None` to ask the server which one it speaks. Default: Google's. The other
+    /// protocols [have sessions only](Protocol::has_single_requests), whatever the upload type.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Option<Protocol>) -> Self {
+        Self { protocol, ..self }
     }
 
     /// Sets how media is split into requests.

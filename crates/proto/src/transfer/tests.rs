@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderName, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::*;
 use crate::content_range::{CHUNK_GRANULARITY, CommittedRange};
@@ -11,7 +11,9 @@ use crate::header::X_HTTP_STATUS_CODE_OVERRIDE;
 use crate::upload_type::UploadType;
 
 mod chunk_sizer;
+mod discovery;
 mod failures;
+mod ietf;
 mod offsets;
 mod phases;
 mod plans;
@@ -20,6 +22,8 @@ mod retry_policy;
 mod sessions;
 mod streams;
 mod tokens;
+mod tus;
+mod x_goog_upload;
 
 const Q: u64 = CHUNK_GRANULARITY;
 
@@ -84,6 +88,13 @@ impl Answer {
         self
     }
 
+    fn field(self, name: &'static str, value: &str) -> Self {
+        self.with(
+            HeaderName::from_static(name),
+            value.parse().expect("it is a value"),
+        )
+    }
+
     fn body(self, body: &str) -> Self {
         Self {
             body: body.to_owned(),
@@ -138,6 +149,33 @@ fn querying() -> Transfer {
     transfer.broke(0);
     transfer.waited();
     transfer
+}
+
+/// Writes the head of the current request.
+#[track_caller]
+fn head(transfer: &Transfer) -> Head {
+    let description = Description {
+        total: transfer.total(),
+        ..Description::default()
+    };
+    transfer
+        .head(&request(transfer), &description)
+        .expect("the protocol carries it")
+}
+
+/// Asserts that a head has this method and these header fields, and no others.
+#[track_caller]
+fn assert_head(head: &Head, method: &Method, fields: &[(&str, &str)]) {
+    assert_eq!(head.method, *method);
+    let mut found: Vec<_> = head
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().expect("it is text")))
+        .collect();
+    found.sort_unstable();
+    let mut expected = fields.to_vec();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
 }
 
 #[track_caller]

@@ -210,6 +210,7 @@ impl Verdict {
 impl Next {
     pub(crate) fn of(request: Request) -> Self {
         match request {
+            Request::Discover => unreachable!("the plan states the protocol"),
             Request::SingleRequest => Self::SingleRequest,
             Request::Start => Self::Start,
             Request::Query { .. } => Self::Query,
@@ -229,7 +230,9 @@ impl Why {
             Failure::SessionRewound { .. } => Some(Self::SessionRewound),
             Failure::Cancelled => Some(Self::Cancelled),
             Failure::Refused(_) => Some(Self::Refused),
-            Failure::OffsetBeyondSent { .. } | Failure::PrematureSuccess { .. } => None,
+            Failure::Rejected(_)
+            | Failure::OffsetBeyondSent { .. }
+            | Failure::PrematureSuccess { .. } => None,
         }
     }
 }

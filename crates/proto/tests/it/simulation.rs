@@ -149,7 +149,7 @@ impl<'a> Simulation<'a> {
         let range = request.content_range();
         self.client.reader.check(&outgoing.body);
         match request {
-            Request::SingleRequest | Request::Start => assert_eq!(range, None),
+            Request::Discover | Request::SingleRequest | Request::Start => assert_eq!(range, None),
             Request::Query { total } => assert!(total.is_none_or(|total| total == len)),
             Request::Data(chunk) => self.check_chunk(chunk, range.expect("data has a place")),
         }
@@ -157,7 +157,9 @@ impl<'a> Simulation<'a> {
 
     fn check_chunk(&self, chunk: Chunk, range: ContentRange) {
         let case = self.case;
-        let Chunk { first, end, total } = chunk;
+        let Chunk {
+            first, end, total, ..
+        } = chunk;
         assert_eq!(first, self.oracle.reported, "where the server is");
         assert!(first <= end && end <= case.len, "{chunk:?}");
         assert!(total.is_none_or(|total| total == case.len), "{chunk:?}");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{HttpMethod, Kind, Upload};
+use crate::{HttpMethod, Kind, Protocol, Upload};
 
 #[test]
 fn record_survives_the_process() {
@@ -147,8 +147,8 @@ fn unreadable_record_does_not_hide_others() {
         ),
         (
             "aaaaaaad",
-            r#"{"version": 2, "anything": ["else"]}"#,
-            "it has version 2, but this windlass supports only version 1; use the windlass that wrote it",
+            r#"{"version": 3, "anything": ["else"]}"#,
+            "it has version 3, but this windlass supports versions up to 2; use the windlass that wrote it",
         ),
     ] {
         write_file(&format!("{name}.upload.json"), text);
@@ -203,9 +203,46 @@ fn unknown_fields_are_ignored() {
 }
 
 #[test]
+fn record_of_another_protocol_states_it_in_its_own_version() {
+    let (_directory, journal) = journal();
+    let text = |id: &RecordId| -> Value {
+        serde_json::from_slice(&fs::read(file(&journal, id, "json")).unwrap()).unwrap()
+    };
+    let google = journal.create(new_record()).unwrap().record().id.clone();
+    let record = text(&google);
+    // An older windlass reads it as well.
+    assert_eq!(
+        (&record["version"], record.get("protocol")),
+        (&json!(1), None)
+    );
+    journal.remove(&google).unwrap();
+    for protocol in [Protocol::XGoogUpload, Protocol::Tus, Protocol::Ietf] {
+        let mut new = new_record();
+        new.session = new.session.with_protocol(protocol);
+        let id = journal.create(new).unwrap().record().id.clone();
+        let record = text(&id);
+        assert_eq!(record["version"], 2);
+        assert_eq!(record["protocol"], protocol.as_str());
+        assert_eq!(only_record(&journal).session.protocol(), protocol);
+        edit(&journal, &id, |record| {
+            record["protocol"] = json!("carrier-pigeon");
+        });
+        let entries = journal.entries().unwrap();
+        assert!(matches!(
+            entries[..],
+            [Entry::Damaged {
+                damage: Damage::Format { .. },
+                ..
+            }]
+        ));
+        journal.remove(&id).unwrap();
+    }
+}
+
+#[test]
 fn damaged_record_can_be_removed_unless_of_another_version() {
     let (_directory, journal) = journal();
-    let [damaged, newer] = [json!({}), json!({"version": 2})].map(|text| {
+    let [damaged, newer] = [json!({}), json!({"version": 3})].map(|text| {
         let id = journal.create(new_record()).unwrap().record().id.clone();
         edit(&journal, &id, |record| *record = text);
         id
@@ -216,7 +253,7 @@ fn damaged_record_can_be_removed_unless_of_another_version() {
     assert!(matches!(
         error,
         JournalError::Damaged {
-            damage: Damage::Version { found: 2, known: 1 },
+            damage: Damage::Version { found: 3, known: 2 },
             ..
         }
     ));

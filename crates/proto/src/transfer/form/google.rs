@@ -1,41 +1,34 @@
 //! Google's media upload protocol (docs/protocol.md, 2.3 to 2.8).
 
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, Method};
 
-use super::{Content, Description, Head, SessionStatus, WireForm};
+use super::{Content, Description, Head, SessionStatus, Unsupported, WireForm, failure, text};
 use crate::content_range::{self, CommittedRange, ContentRange};
 use crate::header::{X_HTTP_STATUS_CODE_OVERRIDE, X_UPLOAD_CONTENT_LENGTH, X_UPLOAD_CONTENT_TYPE};
-use crate::transfer::exchange::{Chunk, ErrorReply, Reply, ReplyClass, Request};
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+use crate::transfer::exchange::{Chunk, Committed, Reply, ReplyClass, Request};
 
 /// Google's form.
 pub(super) struct Google;
 
 impl WireForm for Google {
-    fn start(&self, description: &Description<'_>) -> Head {
-        let mut head = Head::new(description.method.clone());
+    fn start(&self, description: &Description<'_>) -> Result<Head, Unsupported> {
+        let mut head = Head::new(description.method.clone()).with_metadata(description);
         if let Some(content_type) = description.content_type {
-            head.headers
-                .insert(X_UPLOAD_CONTENT_TYPE, content_type.clone());
+            head = head.with(X_UPLOAD_CONTENT_TYPE, content_type.clone());
         }
         if let Some(total) = description.total {
-            head.headers.insert(X_UPLOAD_CONTENT_LENGTH, total.into());
+            head = head.with(X_UPLOAD_CONTENT_LENGTH, total);
         }
-        if description.metadata.is_some() {
-            head.headers.insert(CONTENT_TYPE, JSON);
-            head.content = Content::Metadata;
-        }
-        head
+        Ok(head)
     }
 
     fn query(&self, total: Option<u64>) -> Head {
-        ranged(ContentRange::Query { total }, Content::Empty)
+        ranged(ContentRange::Query { total })
     }
 
     fn append(&self, chunk: &Chunk) -> Head {
-        ranged(range_of(chunk), Content::Chunk(*chunk))
+        ranged(range_of(chunk)).with_content(Content::Chunk(*chunk))
     }
 
     fn cancel(&self) -> Head {
@@ -43,7 +36,7 @@ impl WireForm for Google {
     }
 
     fn read(&self, request: &Request, reply: &Reply<'_>) -> ReplyClass {
-        let in_session = matches!(request, Request::Query { .. } | Request::Data(_));
+        let in_session = request.is_in_session();
         match reply.status.as_u16() {
             308 if in_session => incomplete(reply.headers),
             200 if in_session && stands_for_308(reply.headers) => incomplete(reply.headers),
@@ -54,17 +47,8 @@ impl WireForm for Google {
             204 if matches!(request, Request::SingleRequest | Request::Data(_)) => {
                 ReplyClass::Complete
             }
-            // The server has already acted, or another address would act: a retry could create a
-            // second resource.
-            200..=399 if !in_session => ReplyClass::NotTheProtocol,
-            404 | 410 if in_session => ReplyClass::Lost,
-            401 => ReplyClass::Unauthorized,
             499 => ReplyClass::Cancelled,
-            408 | 429 | 500..=599 => ReplyClass::Transient,
-            403 if ErrorReply::of(reply).is_rate_limit() => ReplyClass::Transient,
-            // A second writer, a wrong connection, a request that is too early: each may pass.
-            100..=399 | 409 | 421 | 423 | 425 => ReplyClass::Unexpected,
-            _ => ReplyClass::Refused,
+            _ => failure(request, reply),
         }
     }
 
@@ -77,16 +61,15 @@ impl WireForm for Google {
     }
 }
 
-fn ranged(range: ContentRange, content: Content) -> Head {
-    let mut head = Head::new(Method::PUT);
-    head.headers
-        .insert(CONTENT_RANGE, content_range::header_value(range));
-    Head { content, ..head }
+fn ranged(range: ContentRange) -> Head {
+    Head::new(Method::PUT).with(CONTENT_RANGE, content_range::header_value(range))
 }
 
 /// Returns the range of a chunk. A chunk without bytes is a query, which states the total.
 fn range_of(chunk: &Chunk) -> ContentRange {
-    let Chunk { first, end, total } = *chunk;
+    let Chunk {
+        first, end, total, ..
+    } = *chunk;
     if chunk.is_empty() {
         return ContentRange::Query { total };
     }
@@ -99,7 +82,7 @@ impl Request {
     /// `None` for other requests.
     pub fn content_range(&self) -> Option<ContentRange> {
         match self {
-            Self::SingleRequest | Self::Start => None,
+            Self::Discover | Self::SingleRequest | Self::Start => None,
             Self::Query { total } => Some(ContentRange::Query { total: *total }),
             Self::Data(chunk) => Some(range_of(chunk)),
         }
@@ -109,12 +92,10 @@ impl Request {
 /// Without a `Range` nothing is committed. A malformed `Range` states no reliable offset.
 fn incomplete(headers: &HeaderMap) -> ReplyClass {
     let Some(range) = headers.get(RANGE) else {
-        return ReplyClass::Incomplete { committed: 0 };
+        return ReplyClass::Incomplete(Committed::bytes(0));
     };
     match CommittedRange::parse(range.as_bytes()) {
-        Some(range) => ReplyClass::Incomplete {
-            committed: range.committed(),
-        },
+        Some(range) => ReplyClass::Incomplete(Committed::bytes(range.committed())),
         None => ReplyClass::Unexpected,
     }
 }
@@ -126,14 +107,9 @@ fn stands_for_308(headers: &HeaderMap) -> bool {
 }
 
 fn started(headers: &HeaderMap) -> ReplyClass {
-    let location = headers
-        .get(LOCATION)
-        .and_then(|location| location.to_str().ok());
-    match location {
-        Some(location) if !location.trim().is_empty() => ReplyClass::Started {
-            location: location.trim().to_owned(),
-        },
-        _ => ReplyClass::NotTheProtocol,
+    match text(headers, &LOCATION) {
+        Some(location) => ReplyClass::started_at(location),
+        None => ReplyClass::NotTheProtocol,
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn write(
     options: Options,
 ) -> Outgoing {
     match request {
+        Request::Discover => unreachable!("the plan states the protocol"),
         Request::Start => start(total),
         Request::SingleRequest => single_request(len),
         Request::Query { .. } => put(request, 0..0, session, options),

@@ -31,6 +31,7 @@ pub(super) fn write(
 ) -> Outgoing {
     let session = || session.expect("a session was started");
     match request {
+        Request::Discover => unreachable!("the plan states the protocol"),
         Request::Start => start(total),
         Request::SingleRequest => single_request(len),
         Request::Query { .. } => command(session(), "query", None, 0..0),
