@@ -21,10 +21,14 @@ export interface JournalRecord {
   handle?: FileSystemFileHandle | undefined;
 }
 
-/** Keeps records. What it stores is durable when its promise is fulfilled. */
+/** Keeps records. */
 export interface Journal {
   get(key: string): Promise<JournalRecord | undefined>;
+  /** Keeps a new record. It is durable when the promise is fulfilled. */
   put(record: JournalRecord): Promise<void>;
+  /** Keeps a record of which only `sent` has changed. It may be lost. */
+  note(record: JournalRecord): Promise<void>;
+  /** Deletes a record. If a power cut brings it back, the server tells what became of it. */
   delete(key: string): Promise<void>;
   /** All records, the newest first. */
   list(): Promise<JournalRecord[]>;
@@ -43,20 +47,26 @@ export class IndexedDbJournal implements Journal {
   #database: Promise<IDBDatabase> | undefined;
 
   async get(key: string): Promise<JournalRecord | undefined> {
-    const record = await this.#run<JournalRecord | undefined>("readonly", (s) => s.get(key));
+    const read = (store: IDBObjectStore) => store.get(key);
+    const record = await this.#run<JournalRecord | undefined>("readonly", "relaxed", read);
     return record && isAlive(record) ? record : undefined;
   }
 
   async put(record: JournalRecord): Promise<void> {
-    await this.#run("readwrite", (store) => store.put(record));
+    await this.#run("readwrite", "strict", (store) => store.put(record));
+  }
+
+  async note(record: JournalRecord): Promise<void> {
+    await this.#run("readwrite", "relaxed", (store) => store.put(record));
   }
 
   async delete(key: string): Promise<void> {
-    await this.#run("readwrite", (store) => store.delete(key));
+    await this.#run("readwrite", "relaxed", (store) => store.delete(key));
   }
 
   async list(): Promise<JournalRecord[]> {
-    const records = await this.#run<JournalRecord[]>("readonly", (store) => store.getAll());
+    const readAll = (store: IDBObjectStore) => store.getAll();
+    const records = await this.#run<JournalRecord[]>("readonly", "relaxed", readAll);
     records.sort((a, b) => b.started - a.started);
     const kept = records.filter((record, n) => n < MOST && isAlive(record));
     for (const record of records) {
@@ -65,11 +75,15 @@ export class IndexedDbJournal implements Journal {
     return kept;
   }
 
-  async #run<T>(mode: IDBTransactionMode, act: (store: IDBObjectStore) => IDBRequest): Promise<T> {
+  async #run<T>(
+    mode: IDBTransactionMode,
+    durability: IDBTransactionDurability,
+    act: (store: IDBObjectStore) => IDBRequest,
+  ): Promise<T> {
     this.#database ??= open();
     const database = await this.#database;
     return new Promise((resolve, reject) => {
-      const transaction = database.transaction(STORE, mode, { durability: "strict" });
+      const transaction = database.transaction(STORE, mode, { durability });
       const request = act(transaction.objectStore(STORE));
       transaction.oncomplete = () => resolve(request.result as T);
       transaction.onabort = () => reject(transaction.error);
@@ -101,6 +115,10 @@ export class MemoryJournal implements Journal {
   put(record: JournalRecord): Promise<void> {
     this.#records.set(record.key, record);
     return Promise.resolve();
+  }
+
+  note(record: JournalRecord): Promise<void> {
+    return this.put(record);
   }
 
   delete(key: string): Promise<void> {

@@ -399,14 +399,14 @@ export class Upload extends Emitter<UploadEvents> {
       started: Date.now(),
       handle,
     };
-    await this.#keep(this.#record);
+    await this.#keep(this.#journal.put(this.#record));
   }
 
   /** Without a journal, as when the disk is full, the upload goes on as long as the page. */
-  async #keep(record: JournalRecord): Promise<void> {
+  async #keep(kept: Promise<void>): Promise<void> {
+    this.recorded = true;
     try {
-      this.recorded = true;
-      await this.#journal.put(record);
+      await kept;
     } catch (error) {
       if (!(error instanceof DOMException)) throw error;
       this.recorded = false;
@@ -418,7 +418,7 @@ export class Upload extends Emitter<UploadEvents> {
     if (!this.#record || !this.recorded || Date.now() - this.#notedAt < 1000) return;
     this.#notedAt = Date.now();
     this.#record.sent = this.progress.sent;
-    void this.#keep(this.#record);
+    void this.#keep(this.#journal.note(this.#record));
   }
 
   async #forget(): Promise<void> {

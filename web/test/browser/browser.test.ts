@@ -73,6 +73,8 @@ function fileOf(name: string, size: number): string {
 async function open(url = address): Promise<Page> {
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
+  // Chromium is asked to hand out choosers now: at the first wait for one it may be too late.
+  page.on("filechooser", () => {});
   await page.goto(url);
   await page.evaluate(() => {
     const results: unknown[] = [];
