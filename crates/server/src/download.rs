@@ -140,14 +140,7 @@ pub(crate) async fn media(
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(reply);
     }
-    let is_of_stored_bytes = *http_method == HttpMethod::GET && form != Form::Unpacked;
-    let requested = if is_of_stored_bytes && range_applies(headers, &validators) {
-        Requested::parse(headers.get(RANGE), media.length)
-    } else {
-        Requested::Whole
-    };
-    let is_part = matches!(requested, Requested::Part(_));
-    let range = match requested {
+    let range = match requested(request, form, &validators, media.length) {
         Requested::Whole => 0..media.length,
         Requested::Part(range) => {
             *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -160,6 +153,7 @@ pub(crate) async fn media(
             return Err(Error::RangeNotSatisfiable { length });
         }
     };
+    let is_part = reply.status() == StatusCode::PARTIAL_CONTENT;
     // Google's Python library compares a stated length of a part with the length of the unpacked
     // part, so the length is left out. HTTP/1.0 has no chunks, so the length marks the end of the
     // reply and is kept.
@@ -181,6 +175,16 @@ pub(crate) async fn media(
         };
     }
     Ok(reply)
+}
+
+/// Returns the part of the media that a request asks for. Only stored bytes are sent in parts.
+fn requested(request: Request<'_>, form: Form, validators: &Validators, length: u64) -> Requested {
+    let is_of_stored_bytes = *request.http_method == HttpMethod::GET && form != Form::Unpacked;
+    if is_of_stored_bytes && range_applies(request.headers, validators) {
+        Requested::parse(request.headers.get(RANGE), length)
+    } else {
+        Requested::Whole
+    }
 }
 
 /// Returns the form of the media for a client. Media is unpacked only if its first bytes are those
