@@ -27,7 +27,7 @@ use windlass_engine::{
     Completed, Completion, Engine, EngineParts, Error, FinishedMedia, MediaStream, SessionHead,
     SessionReply, UploadContext,
 };
-use windlass_session::{BodyLength, ContentRange, SessionAction, SessionRequest};
+use windlass_session::{BodyLength, ContentRange, Query, SessionAction, SessionRequest};
 use windlass_store::{Resource, ResourceChange, Session, SessionId};
 use windlass_store_local::{LocalStore, Options};
 
@@ -88,7 +88,7 @@ impl Completion for Files {
         Ok(Completed::new(changes, name.clone(), stored))
     }
 
-    fn replay(&self, stored: &[u8]) -> Result<Option<String>, Error> {
+    fn replay(&self, stored: &[u8], _: u64) -> Result<Option<String>, Error> {
         Ok(String::from_utf8(stored.to_vec()).ok())
     }
 }
@@ -115,7 +115,10 @@ async fn answer(engine: &Engine<Files>, line: &str, read: BufReader<OwnedReadHal
         ["start", length, name] => {
             let name = FileName(name.to_owned());
             let started = engine.start(name, Some(number(length)), "lines").await;
-            return started.map_or_else(|e| e.to_string(), |id| format!("upload {id}"));
+            return started.map_or_else(
+                |error| error.to_string(),
+                |started| format!("upload {}", started.upload_id),
+            );
         }
         // The upload ends with the byte that completes the length which was declared at the start.
         ["append", id, first, count] if number(count) > 0 => {
@@ -128,7 +131,7 @@ async fn answer(engine: &Engine<Files>, line: &str, read: BufReader<OwnedReadHal
             };
             (id, SessionAction::Ranged(Ok(Some(range))), count)
         }
-        ["query", id] => (id, SessionAction::Query, 0),
+        ["query", id] => (id, SessionAction::Query(Query::Undisturbed), 0),
         _ => return "write start LENGTH NAME, append ID OFFSET COUNT, or query ID".to_owned(),
     };
     let head = SessionHead {
@@ -146,7 +149,7 @@ async fn answer(engine: &Engine<Files>, line: &str, read: BufReader<OwnedReadHal
         .continue_session(Box::new(head), &mut rest, |_| ())
         .await
     {
-        Ok(SessionReply::Committed(offset)) => format!("committed {offset}"),
+        Ok(SessionReply::Committed(done)) => format!("committed {}", done.offset),
         Ok(SessionReply::Final(name)) => format!("stored {name}"),
         Err(error) => error.to_string(),
     }

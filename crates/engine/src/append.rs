@@ -22,7 +22,7 @@ use crate::offset_committer::OffsetCommitter;
 use crate::pool::Permit;
 use crate::seal::Seal;
 use crate::session_cache::CachedSession;
-use crate::sessions::{FailOutcome, LockedSession, SessionReply, interrupted};
+use crate::sessions::{Committed, FailOutcome, LockedSession, SessionReply, interrupted};
 use crate::sink::{FlushedMedia, MediaSink, Reopen};
 
 /// One request that appends to a session.
@@ -426,8 +426,8 @@ impl<C: Completion> Append<C> {
         }
     }
 
-    /// Leaves the session in the cache for its next request. Returns the committed offset.
-    fn keep_cached(self) -> u64 {
+    /// Leaves the session in the cache for its next request. Returns what is committed.
+    fn keep_cached(self) -> Committed {
         let Self {
             engine,
             context,
@@ -444,7 +444,7 @@ impl<C: Completion> Append<C> {
             ..
         } = target;
         let lease = lease.lease();
-        let offset = session.progress.offset;
+        let committed = Committed::of(&session, &session.dialect);
         engine.cache().put(CachedSession {
             session,
             lease,
@@ -458,7 +458,7 @@ impl<C: Completion> Append<C> {
         });
         drop(permit);
         drop(guard);
-        offset
+        committed
     }
 
     /// Commits the durable bytes of a request that ends with `error`. Returns the error for the

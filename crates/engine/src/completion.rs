@@ -290,11 +290,11 @@ pub trait Completion: Send + Sync + Sized + 'static {
         std::future::ready(Ok(None))
     }
 
-    /// Reads a stored reply; `None` if it cannot be read.
+    /// Reads the stored reply to an upload of this length; `None` if it cannot be read.
     ///
     /// # Errors
     /// If there is no memory for it now.
-    fn replay(&self, stored: &[u8]) -> Result<Option<Self::Reply>, Error>;
+    fn replay(&self, stored: &[u8], length: u64) -> Result<Option<Self::Reply>, Error>;
 
     /// Takes notice of an event. It must not block.
     fn observe(&self, event: UploadEvent<'_, Self>) {

@@ -1,15 +1,16 @@
 //! Requests to resumable uploads: start, query, append, cancel.
 
+use std::fmt;
 use std::future::ready;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_digest::ExpectedDigests;
-use windlass_session::{SessionAction, SessionError, SessionRequest, Step, step};
+use windlass_session::{SessionError, SessionRequest, Step, step};
 use windlass_store::{
     EndSession, Failpoint, Leased, LedgerError, NewSession, Session, SessionId, SessionState,
-    Takeover,
+    Takeover, Timestamp,
 };
 
 use crate::append::{append, finish_active, resume_finish};
@@ -20,7 +21,7 @@ use crate::identifiers::{new_upload_id, session_id};
 use crate::leases::HeldLease;
 use crate::media_stream::MediaStream;
 use crate::session_cache::CachedSession;
-use crate::sessions::{LockedSession, SessionReply, Target, snapshot};
+use crate::sessions::{Committed, LockedSession, SessionReply, Target, snapshot};
 use crate::sharing::FINISH_IDLE;
 
 /// Message of the panic if the stream has already been taken, which is a bug.
@@ -52,10 +53,27 @@ impl<Q> SessionHead<Q> {
     }
 }
 
+/// A session that has been started.
+pub struct StartedSession {
+    /// What later requests name the session by. It is a secret of the client.
+    pub upload_id: String,
+    /// When the session ends if it is not continued.
+    pub expires: Timestamp,
+}
+
+/// Hides the `upload_id`.
+impl fmt::Debug for StartedSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartedSession")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<C: Completion> Engine<C> {
-    /// Starts a session and returns its `upload_id`, which is a secret of the client. The id of the
-    /// session is [`session_id`] of it. `declared` is the length in bytes that the client has
-    /// announced, `dialect` the name of the dialect that it speaks.
+    /// Starts a session. The id of the session is [`session_id`] of its `upload_id`. `declared` is
+    /// the length in bytes that the client has announced, `dialect` the name of the dialect that it
+    /// speaks.
     ///
     /// # Errors
     /// If the upload is refused. No session exists then.
@@ -67,7 +85,7 @@ impl<C: Completion> Engine<C> {
         mut context: C::Context,
         declared: Option<u64>,
         dialect: &'static str,
-    ) -> Result<String, Error> {
+    ) -> Result<StartedSession, Error> {
         self.admit_upload()?;
         let (completion, parts) = (self.completion(), self.parts());
         let limit = completion.terms(&context, Some(dialect))?.rules.max_size;
@@ -78,12 +96,13 @@ impl<C: Completion> Engine<C> {
         }
         completion.admit(&context).await?;
         let created = parts.clock.now();
+        let expires = parts.lifetime.expiry(created, created);
         let upload_id = new_upload_id(created);
         let session = NewSession {
             id: session_id(&upload_id),
             context: Vec::new(),
             created,
-            expires: parts.lifetime.expiry(created, created),
+            expires,
             total: declared,
             owner: context.owner().map(str::to_owned),
             dialect: dialect.to_owned(),
@@ -112,7 +131,7 @@ impl<C: Completion> Engine<C> {
             space: None,
             since: created,
         });
-        Ok(upload_id)
+        Ok(StartedSession { upload_id, expires })
     }
 
     /// Carries out a request to a session: appends its stream, reports the committed offset,
@@ -206,21 +225,20 @@ impl<C: Completion> Engine<C> {
         // If a finish states no offset, it refers to the bytes that are committed now. The offset
         // is filled in before the takeover: the takeover makes a running request commit more bytes,
         // of which this client does not know.
-        if let SessionAction::Finish { first } = &mut head.action.action {
-            first.get_or_insert(session.progress.offset);
-        }
+        head.action.finish_at(session.progress.offset);
         let report = async |stream: &mut Option<S>| {
             require_empty(stream.as_mut().expect(STREAM_PRESENT)).await?;
-            let offset = session.progress.offset;
-            Ok(Answered::Reply(SessionReply::Committed(offset)))
+            let committed = Committed::of(&session, head.dialect);
+            Ok(Answered::Reply(SessionReply::Committed(committed)))
         };
+        let settles = head.action.settles() && !is_foreign && self.must_settle(&session);
         let needs_lease = Answered::NeedsLease(Box::new(context));
         match step(&snapshot(&session), &rules, &head.action) {
             Ok(Step::Replay) => {
                 let reply = self.replay(&session)?;
                 Ok(Answered::Reply(SessionReply::Final(reply)))
             }
-            Ok(Step::Report) => report(stream).await,
+            Ok(Step::Report) if !settles => report(stream).await,
             // A request in any dialect may query a session. Only the session's own dialect may
             // change it: in Google's dialect, a query also finishes an upload that is committed
             // completely.
@@ -230,12 +248,11 @@ impl<C: Completion> Engine<C> {
             }
             _ if is_foreign => Err(Error::OtherDialect),
             // Errors are answered at once, except two that need the lease: an error that ends the
-            // session, and a gap. To get the lease, this request takes over the session. A running
-            // request then commits the bytes that it has received, which may close the gap.
-            Err(error) if !error.ends_session() && !matches!(error, SessionError::Gap { .. }) => {
-                Err(error.into())
-            }
-            Ok(Step::Finish { .. }) => {
+            // session, and a body that begins after the committed bytes. To get the lease, this
+            // request takes over the session. A running request then commits the bytes that it has
+            // received, which may close the gap.
+            Err(error) if !error.ends_session() && !error.may_be_resolved() => Err(error.into()),
+            Ok(Step::Finish { .. } | Step::Report) => {
                 // Before the lease is taken: the stream must be empty, and a client may take long
                 // to end it. No other request should wait for that.
                 require_empty(stream.as_mut().expect(STREAM_PRESENT)).await?;
@@ -446,8 +463,8 @@ fn begin_action<C: Completion, S: MediaStream>(
             finish.map_ok(SessionReply::Final).boxed()
         }
         Ok(Step::Report) => {
-            let offset = locked.session.progress.offset;
-            ready(Ok(SessionReply::Committed(offset))).boxed()
+            let committed = Committed::of(&locked.session, head.dialect);
+            ready(Ok(SessionReply::Committed(committed))).boxed()
         }
         Ok(Step::Finish { total }) => {
             let finish = finish_active(engine, locked, total, expected_digests);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
 use windlass_store::{
     EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState, StoredExtent,
+    Timestamp,
 };
 
 use crate::completion::{Completion, UploadContext as _, UploadEvent};
@@ -24,10 +25,34 @@ const END_INTERVAL: Duration = Duration::from_millis(100);
 /// The reply to a request to a session.
 #[derive(Debug)]
 pub enum SessionReply<R> {
-    /// This many bytes are committed, and the upload is not finished.
-    Committed(u64),
+    /// Bytes are committed, and the upload is not finished.
+    Committed(Committed),
     /// The upload is finished.
     Final(R),
+}
+
+/// What is committed of an unfinished upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// Number of committed bytes.
+    pub offset: u64,
+    /// Length of the whole media, if it is known. `None` for a request in another dialect than the
+    /// session's, which cannot know whether the upload ends at its length.
+    pub total: Option<u64>,
+    /// When the session ends if it is not continued.
+    pub expires: Timestamp,
+}
+
+impl Committed {
+    /// Returns what is committed of a session, for a request in this dialect.
+    pub(crate) fn of(session: &Session, dialect: &str) -> Self {
+        let progress = &session.progress;
+        Self {
+            offset: progress.offset,
+            total: progress.total.filter(|_| session.dialect == dialect),
+            expires: session.expires,
+        }
+    }
 }
 
 /// A session with its guard and its lease, which one request holds.
@@ -93,6 +118,15 @@ impl<C: Completion> Engine<C> {
                     _ => false,
                 }
             })
+    }
+
+    /// Whether a query has to stop another request before it can report where the next append
+    /// begins. A session in the cache has no running request, unless another process has taken it
+    /// over since.
+    pub(crate) fn must_settle(&self, session: &Session) -> bool {
+        let id = session.id;
+        let is_idle = |cached: &CachedSession<_>| cached.lease.epoch == session.epoch;
+        self.guards().has_writer(id) || !self.cache().any(id, is_idle)
     }
 
     /// Reads the context of a session from the ledger, with its details. Checks nothing.
@@ -305,7 +339,8 @@ impl<C: Completion> Engine<C> {
 
     fn decode_reply(&self, session: &Session) -> Result<Option<C::Reply>, Error> {
         let stored = session.reply.as_deref();
-        stored.map_or(Ok(None), |stored| self.completion().replay(stored))
+        let length = session.progress.offset;
+        stored.map_or(Ok(None), |stored| self.completion().replay(stored, length))
     }
 
     /// Returns the protocol's rules for a session.

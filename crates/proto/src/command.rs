@@ -3,6 +3,7 @@
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Version};
+use serde_json::{Map, Value};
 use windlass_digest::ExpectedDigests;
 
 use crate::error::ProtocolError;
@@ -10,7 +11,7 @@ use crate::header::X_HTTP_METHOD_OVERRIDE;
 use crate::parameters::UploadId;
 use crate::related::Boundary;
 
-pub use crate::session::{BodyLength, SessionAction, SessionRequest};
+pub use crate::session::{BodyLength, End, Overlap, Query, SessionAction, SessionRequest};
 
 /// A command to the upload service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct MultipartHead {
     pub expected: ExpectedDigests,
 }
 
-/// The head of a request that starts a session. Its body is metadata.
+/// The head of a request that starts a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartHead {
     /// Type of the media to come.
@@ -60,13 +61,57 @@ pub struct StartHead {
     /// Size of the media to come as the client declared it; see
     /// [`declared_total`](Self::declared_total).
     pub content_length: Option<u64>,
-    /// Length of the metadata.
+    /// Length of the body.
     pub length: BodyLength,
     /// Digests that the media must have.
     pub expected: ExpectedDigests,
+    /// What the body is.
+    pub body: StartBody,
+    /// What the dialect wants back when it reports on the session, such as a header as it was sent.
+    /// The server keeps it with the session, and does not look into it.
+    pub kept: Option<String>,
+}
+
+/// The body of a request that starts a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartBody {
+    /// The metadata of the resource, as JSON.
+    Metadata,
+    /// Not metadata. What is known about the media is in the head.
+    Data {
+        /// The name of the file.
+        file_name: Option<String>,
+        /// Statements about the media by name. Those that the metadata of the resource can hold
+        /// become its metadata.
+        fields: Map<String, Value>,
+        /// The first part of the media, which is the body; `None` if the body is to be ignored.
+        part: Option<FirstPart>,
+    },
+}
+
+/// The first part of the media, in the body of the request that starts the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstPart {
+    /// Whether the upload ends with it.
+    pub end: End,
+    /// Length of the whole media, if the request states it. Zero is a length.
+    pub length: Option<u64>,
 }
 
 impl StartHead {
+    /// Returns the head of a request whose body of this length is metadata, and that states nothing
+    /// else.
+    pub fn with_metadata(length: BodyLength) -> Self {
+        Self {
+            content_type: None,
+            content_length: None,
+            length,
+            expected: ExpectedDigests::default(),
+            body: StartBody::Metadata,
+            kept: None,
+        }
+    }
+
     /// Returns the size that the media will have. A declared zero counts as unknown, because some
     /// clients send it for "unknown".
     pub fn declared_total(&self) -> Option<u64> {

@@ -9,6 +9,8 @@
 //! libraries. [`Google`] is the dialect of all requests that no other dialect claims.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -33,25 +35,25 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// Returns the name that is stored with sessions. It must not change.
     fn name(&self) -> &'static str;
 
-    /// Returns whether a request on an upload URI is in this dialect, by its headers. Of several
-    /// dialects the first that claims a request gets it.
-    fn claims(&self, headers: &HeaderMap) -> bool;
+    /// Returns whether a request is an upload in this dialect. Of several dialects the first that
+    /// claims a request gets it.
+    ///
+    /// A dialect that claims requests to the plain paths of methods gets them as uploads.
+    fn claims(&self, target: &RequestTarget<'_>) -> bool;
 
-    /// Returns whether clients of the dialect also upload to the plain path of a method, so that
-    /// requests there may be claimed, too. Default: no.
-    fn claims_plain_paths(&self) -> bool {
-        false
+    /// Returns the dialect as it answers one request, if its replies depend on the request's head:
+    /// all further functions are asked of what is returned. Default: `None`, as all requests are
+    /// answered alike.
+    fn of_request(&self, target: &RequestTarget<'_>) -> Option<Arc<dyn Dialect>> {
+        let _ = target;
+        None
     }
 
     /// Returns what a request asks for, judged by parts of its head. A nearly full server asks
     /// before it reads anything else, so the request may turn out to be malformed, or to be no
     /// upload. Default: [`Intent::of_method`].
-    ///
-    /// `http_method` is the [effective](crate::command::effective_method) method. `has_session`
-    /// says whether the query has an `upload_id`.
-    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
-        let _ = headers;
-        Intent::of_method(http_method, has_session)
+    fn intent(&self, target: &RequestTarget<'_>) -> Intent {
+        Intent::of_method(target.http_method, target.has_session())
     }
 
     /// Parses the head of a request on an upload URI.
@@ -64,6 +66,12 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// configured rules.
     fn rules(&self, configured: Rules) -> Rules {
         configured
+    }
+
+    /// Returns the parameters of a session's URI before its `upload_id`. They show requests to the
+    /// session without any header of the dialect. Default: Google's.
+    fn session_parameters(&self) -> &'static str {
+        "uploadType=resumable"
     }
 
     /// Returns the head of the reply to a request that was carried out.
@@ -80,6 +88,53 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     fn other_error(&self, reply: ErrorReply) -> ErrorReply {
         reply
     }
+
+    /// Adds the headers that all replies to requests of the dialect have, also those of a server
+    /// that refuses a request before it routes it. Default: none.
+    fn mark(&self, headers: &mut HeaderMap) {
+        let _ = headers;
+    }
+
+    /// Adds what a reply to `OPTIONS` says about uploads to a path. The headers are those of all
+    /// dialects, so that clients of each find theirs. Default: nothing.
+    fn describe(&self, offer: &Offer, headers: &mut HeaderMap) {
+        let _ = (offer, headers);
+    }
+}
+
+/// The parts of a head by which a request is given to a dialect.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestTarget<'a> {
+    /// HTTP method, the [effective](crate::command::effective_method) one.
+    pub http_method: &'a Method,
+    /// Whether the path is one for uploads, such as `/upload/farm/v1/animals`. Otherwise it may be
+    /// the plain path of a method, or any other path.
+    pub is_upload_path: bool,
+    /// Parameters of the query.
+    pub parameters: &'a Parameters,
+    /// Headers.
+    pub headers: &'a HeaderMap,
+}
+
+impl RequestTarget<'_> {
+    /// Whether the query has an `upload_id`.
+    pub fn has_session(&self) -> bool {
+        self.parameters.first("upload_id").is_some()
+    }
+
+    /// Whether requests with this HTTP method may carry media.
+    pub fn may_carry_media(&self) -> bool {
+        head::UPLOAD_METHODS.contains(self.http_method)
+    }
+}
+
+/// What a server offers to uploads to one path.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    /// The most bytes of an upload; `None` if there is no limit.
+    pub max_size: Option<u64>,
+    /// How long a session lasts after its start.
+    pub lifetime: Duration,
 }
 
 /// The head of a request on an upload URI.
@@ -126,34 +181,86 @@ impl Intent {
 /// The outcome of a request.
 #[derive(Debug)]
 pub enum Outcome<'a> {
-    /// A session has started.
+    /// A session has started, and its upload is not finished.
     Started {
         /// Absolute session URI, which carries the `upload_id`.
         location: HeaderValue,
         /// The `upload_id`.
         upload_id: HeaderValue,
+        /// The session.
+        status: SessionStatus<'a>,
+        /// Whether the request has brought the first bytes of the media.
+        with_data: bool,
     },
     /// Bytes are committed, and the upload is not finished.
     Committed {
-        /// Number of committed bytes.
-        offset: u64,
         /// The session.
+        status: SessionStatus<'a>,
+        /// The `upload_id`.
         upload_id: &'a UploadId,
         /// Whether the client has asked for `200` in place of `308`; see
         /// [`SessionHead`](crate::command::SessionHead).
         no_308: bool,
     },
     /// The upload is finished. The body of the reply is the API's.
-    Final {
-        /// Status that the API gives to the reply.
-        status: StatusCode,
-        /// Media type of the body.
-        content_type: HeaderValue,
-        /// The session, unless the upload was made in one request.
-        upload_id: Option<&'a UploadId>,
-    },
+    Final(Final<'a>),
     /// The session was cancelled by this request.
     Cancelled,
+}
+
+/// An unfinished session.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionStatus<'a> {
+    /// Number of committed bytes.
+    pub offset: u64,
+    /// Length of the whole media, if it is known. `None` for a request in another dialect than the
+    /// session's: its client could take a session with all bytes for finished.
+    pub length: Option<u64>,
+    /// When the session ends if it is not continued; `None` if that is not known.
+    pub expires: Option<Expiry>,
+    /// What the dialect has asked to keep ([`StartHead::kept`](crate::command::StartHead::kept)).
+    /// Only queries get it.
+    pub kept: Option<&'a str>,
+}
+
+impl SessionStatus<'_> {
+    /// Returns the status of a session of which only the offset is known.
+    pub const fn with_offset(offset: u64) -> Self {
+        Self {
+            offset,
+            length: None,
+            expires: None,
+            kept: None,
+        }
+    }
+}
+
+/// A time to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    /// The time.
+    pub at: SystemTime,
+    /// How long it is until then.
+    pub left: Duration,
+}
+
+/// A finished upload.
+#[derive(Debug)]
+pub struct Final<'a> {
+    /// Status that the API gives to the reply.
+    pub status: StatusCode,
+    /// Media type of the body.
+    pub content_type: HeaderValue,
+    /// Length of the media.
+    pub length: u64,
+    /// Path of the resource that the upload has become, if one is known.
+    pub resource: Option<HeaderValue>,
+    /// The session, unless the upload was made in one request.
+    pub upload_id: Option<&'a UploadId>,
+    /// Absolute URI of the session, if this request has started it.
+    pub location: Option<HeaderValue>,
+    /// What the dialect has asked to keep. Only queries get it.
+    pub kept: Option<&'a str>,
 }
 
 /// Why a request cannot be carried out, although it breaks no rule of the protocol.

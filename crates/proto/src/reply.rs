@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Map, Value};
 
 /// Status and headers of a reply.
 #[derive(Debug, Clone)]
@@ -14,6 +15,8 @@ pub struct ReplyHead {
     pub reason_phrase: Option<&'static str>,
     /// The headers.
     pub headers: HeaderMap,
+    /// Whether the reply goes without the body that the API has for it. Default: no.
+    pub drops_body: bool,
 }
 
 impl ReplyHead {
@@ -23,6 +26,7 @@ impl ReplyHead {
             status,
             reason_phrase: None,
             headers: HeaderMap::new(),
+            drops_body: false,
         }
     }
 
@@ -38,6 +42,7 @@ impl ReplyHead {
             status,
             reason_phrase: None,
             headers,
+            drops_body: false,
         }
     }
 }
@@ -60,6 +65,10 @@ pub struct ErrorReply {
     pub retry_after: Option<u32>,
     /// Further headers, which the dialect adds.
     pub headers: HeaderMap,
+    /// Reason phrase, where it is not the status's usual one.
+    pub reason_phrase: Option<&'static str>,
+    /// Further members of a [problem](Form::Problem).
+    pub members: Map<String, Value>,
 }
 
 /// The part of a request that is wrong.
@@ -78,6 +87,9 @@ pub enum Location {
 pub enum Form {
     /// Google's JSON error object.
     Json,
+    /// A problem of this type (RFC 9457), with the message as its detail and with
+    /// [`ErrorReply::members`].
+    Problem(&'static str),
     /// The message as plain text. Errors of sessions have this form: a client library tells a gap
     /// from a transient fault by it.
     Text,
@@ -96,6 +108,16 @@ impl ErrorReply {
             form: Form::Json,
             retry_after: None,
             headers: HeaderMap::new(),
+            reason_phrase: None,
+            members: Map::new(),
+        }
+    }
+
+    /// Returns a reply with a problem of this type as its body.
+    pub fn problem(status: StatusCode, kind: &'static str) -> Self {
+        Self {
+            form: Form::Problem(kind),
+            ..Self::json(status, "badRequest")
         }
     }
 

@@ -194,7 +194,7 @@ impl Batch {
         if server.lifecycle.is_draining() {
             return Err(EngineError::Draining.into());
         }
-        if server.dialects.claiming(&call.headers).is_some() {
+        if server.dialects.claim_headers(&call.headers) {
             return Err(Error::MediaInBatch);
         }
         check_host(self.host.as_ref(), &self.base_url, call)

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Method};
 use windlass_engine::Importance;
 use windlass_proto::command::effective_method;
-use windlass_proto::dialect::{Dialect, Google, Intent, XGoogUpload};
+use windlass_proto::dialect::{Dialect, Google, Intent, Offer, RequestTarget, XGoogUpload};
 use windlass_proto::parameters::Parameters;
+use windlass_rest::registry::plain_path;
 
 /// The dialects of a server, in the order in which they may claim a request.
 #[derive(Debug)]
@@ -56,22 +57,65 @@ impl Dialects {
         self.all().find(|dialect| dialect.name() == name)
     }
 
-    /// The dialect that claims a request with these headers. `None` means Google's dialect.
-    pub(crate) fn claiming(&self, headers: &HeaderMap) -> Option<Arc<dyn Dialect>> {
-        let mut others = self.others.iter();
-        others.find(|dialect| dialect.claims(headers)).cloned()
+    /// The dialect that claims a request, as it answers this request. `None` means Google's dialect,
+    /// or no upload.
+    pub(crate) fn claiming(&self, head: &Parts, http_method: &Method) -> Option<Arc<dyn Dialect>> {
+        let parameters = Parameters::parse(head.uri.query()).unwrap_or_default();
+        self.claiming_target(&RequestTarget {
+            http_method,
+            is_upload_path: plain_path(head.uri.path()).is_some(),
+            parameters: &parameters,
+            headers: &head.headers,
+        })
+    }
+
+    /// As [`claiming`](Self::claiming), by the effective HTTP method of the head.
+    pub(crate) fn claiming_head(&self, head: &Parts) -> Option<Arc<dyn Dialect>> {
+        let method = effective_method(&head.method, &head.headers);
+        self.claiming(head, method.as_ref().unwrap_or(&head.method))
+    }
+
+    /// Whether a dialect would claim a request with these headers, sent to an upload path.
+    pub(crate) fn claim_headers(&self, headers: &HeaderMap) -> bool {
+        let target = RequestTarget {
+            http_method: &Method::POST,
+            is_upload_path: true,
+            parameters: &Parameters::default(),
+            headers,
+        };
+        self.claiming_target(&target).is_some()
+    }
+
+    fn claiming_target(&self, target: &RequestTarget<'_>) -> Option<Arc<dyn Dialect>> {
+        let claiming = self.others.iter().find(|dialect| dialect.claims(target))?;
+        let of_request = claiming.of_request(target);
+        Some(of_request.unwrap_or_else(|| Arc::clone(claiming)))
+    }
+
+    /// What all dialects say about uploads to a path; empty if none says anything.
+    pub(crate) fn describe(&self, offer: &Offer) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for dialect in self.all() {
+            dialect.describe(offer, &mut headers);
+        }
+        headers
     }
 
     /// Returns the importance of a request, which its dialect reads from the head alone: it is
     /// needed before the server reads or looks up anything else.
     pub(crate) fn importance_of(&self, head: &Parts) -> Importance {
         let method = effective_method(&head.method, &head.headers);
-        let method = method.unwrap_or_else(|_| head.method.clone());
-        let query = Parameters::parse(head.uri.query());
-        let has_session = query.is_ok_and(|query| query.upload_id().is_some());
-        let claiming = self.claiming(&head.headers);
+        let method = method.as_ref().unwrap_or(&head.method);
+        let parameters = Parameters::parse(head.uri.query()).unwrap_or_default();
+        let target = RequestTarget {
+            http_method: method,
+            is_upload_path: plain_path(head.uri.path()).is_some(),
+            parameters: &parameters,
+            headers: &head.headers,
+        };
+        let claiming = self.claiming_target(&target);
         let dialect = claiming.as_ref().unwrap_or(&self.google);
-        importance(dialect.intent(&method, has_session, &head.headers))
+        importance(dialect.intent(&target))
     }
 }
 

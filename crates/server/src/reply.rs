@@ -38,6 +38,9 @@ pub(crate) struct ClientGone;
 /// The type of JSON replies.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 
+/// The type of a problem (RFC 9457).
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
 // An error document contains the message twice, and the message may contain text of the client. The
 // document must stay short (`SHORT_REPLY`), because its memory is not counted.
 /// Maximum length in bytes of the message of an error, as it is written in JSON.
@@ -157,11 +160,12 @@ pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     let message = bounded(error.to_string());
     let mut reply = match row.form {
         Form::Json => json_reply(row.status, &error_document(&row, &message), true),
+        Form::Problem(kind) => problem(kind, &row, &message),
         Form::Text => reply(row.status, TEXT, message.into()),
         Form::Empty => empty(row.status),
     };
     let headers = reply.headers_mut();
-    headers.extend(row.headers);
+    headers.extend(row.headers.clone());
     if let Some(seconds) = row.retry_after {
         headers.insert(RETRY_AFTER, seconds.into());
     }
@@ -174,11 +178,25 @@ pub(crate) fn of_error(dialect: &dyn Dialect, error: &Error) -> Reply {
     if let Some(challenge) = challenge(error) {
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
-    if row.status.as_u16() == 499 {
-        let phrase = ReasonPhrase::from_static(b"Client Closed Request");
+    let closed = (row.status.as_u16() == 499).then_some("Client Closed Request");
+    if let Some(phrase) = row.reason_phrase.or(closed) {
+        let phrase = ReasonPhrase::from_static(phrase.as_bytes());
         reply.extensions_mut().insert(phrase);
     }
     reply
+}
+
+/// Returns a problem (RFC 9457).
+fn problem(kind: &'static str, row: &ErrorReply, message: &str) -> Reply {
+    let mut members = row.members.clone();
+    members.insert("type".into(), kind.into());
+    if let Some(title) = row.reason_phrase.or(row.status.canonical_reason()) {
+        members.insert("title".into(), title.into());
+    }
+    members.insert("status".into(), row.status.as_u16().into());
+    members.insert("detail".into(), message.into());
+    let body = json_bytes(&Value::Object(members), true);
+    reply(row.status, PROBLEM, body)
 }
 
 /// Cuts a message that is too long, and marks its end.

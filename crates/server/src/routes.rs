@@ -12,12 +12,12 @@ use http::header::{CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
-use windlass_discovery::{Access as ApiAccess, Found, Method, PathParameters, Target};
+use windlass_discovery::{Access as ApiAccess, ByteSize, Found, Method, PathParameters, Target};
 use windlass_engine::{Error as EngineError, Full, Importance};
 use windlass_proto::command::{
-    Command, Framing, MultipartHead, SimpleHead, StartHead, effective_method,
+    BodyLength, Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
 };
-use windlass_proto::dialect::{Dialect, Outcome, RequestHead};
+use windlass_proto::dialect::{Dialect, Offer, RequestHead};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError};
@@ -42,10 +42,11 @@ use crate::resources::{CallHead, call, check_link};
 use crate::state::ServerState;
 use crate::uploads::access::SessionTarget;
 use crate::uploads::single_request;
-use crate::uploads::start_request::{UploadHead, conditions};
+use crate::uploads::start_request::{StartRequest, UploadHead, conditions, usable_name};
+use crate::uploads::stated_fields::to_metadata;
 use destination::{Destination, Site};
 use parameters::{check_names, check_parameters, check_repeated_method};
-use session_call::{Call, SessionCall, final_reply};
+use session_call::{BodyPart, Call, ReplyTo, SessionCall, Started, final_reply};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -216,6 +217,12 @@ impl Routed<'_> {
         ticket: &mut Ticket,
     ) -> Result<Routing, Error> {
         let media_only = self.site.media_only;
+        if let Destination::Upload { .. } | Destination::Call = destination
+            && !media_only
+            && let Some(reply) = self.describe_uploads()
+        {
+            return Ok(Routing::Answered(reply));
+        }
         let plain = match destination {
             Destination::Discovery(_) | Destination::Upload { .. } if media_only => {
                 return Err(Error::MediaOnly);
@@ -268,17 +275,11 @@ impl Routed<'_> {
             None => Some(self.upload_method(plain, ticket).await?),
         };
         let call = |call| {
-            let target = SessionTarget {
-                path: plain.to_owned(),
-                principal: self.principal.cloned(),
-                origin: headers.get(ORIGIN).cloned(),
-                client: self.context.client,
-                conditions: conditions(headers),
-            };
             Ok(Routing::Session(SessionCall {
-                target,
+                target: self.session_target(plain),
                 dialect: dialect.name(),
                 call,
+                started: None,
             }))
         };
         let command = dialect.command(&upload_head)?;
@@ -293,8 +294,52 @@ impl Routed<'_> {
         // A request with an `upload_id` was authenticated as a request to a session, and must not
         // be handled as anything else.
         let method = method.ok_or(EngineError::NotFound)?;
-        let reply = self.upload(&**dialect, method, plain, upload, body);
-        reply.await.map(Routing::Answered)
+        self.upload(&**dialect, method, plain, upload, body).await
+    }
+
+    /// The session that the request is for, at the upload path of `plain`.
+    fn session_target(&self, plain: &str) -> SessionTarget {
+        let headers = &self.head.headers;
+        SessionTarget {
+            path: plain.to_owned(),
+            principal: self.principal.cloned(),
+            origin: headers.get(ORIGIN).cloned(),
+            client: self.context.client,
+            conditions: conditions(headers),
+        }
+    }
+
+    /// Describes uploads to the path to a client that asks by `OPTIONS`. `None` if it does not ask,
+    /// no dialect describes them, or the path takes no uploads.
+    fn describe_uploads(&self) -> Option<Reply> {
+        if *self.http_method != HttpMethod::OPTIONS {
+            return None;
+        }
+        let Site {
+            server,
+            virtual_host,
+            ..
+        } = self.site;
+        let path = self.head.uri.path();
+        let mut methods = UPLOAD_METHODS.iter().filter_map(|http_method| {
+            match virtual_host.table.find(http_method, path) {
+                Found::Method { method, .. } => Some(method).filter(|it| it.upload.is_some()),
+                Found::WrongHttpMethod { .. } | Found::Nothing => None,
+            }
+        });
+        let method = methods.next()?;
+        let settings = virtual_host.of(method).served.api.settings();
+        let headers = server.dialects.describe(&Offer {
+            max_size: settings.max_size(method, "").map(ByteSize::bytes),
+            lifetime: server.settings.session_lifetime,
+        });
+        if headers.is_empty() {
+            return None;
+        }
+        self.record.method(&method.id);
+        let mut reply = reply::empty(StatusCode::NO_CONTENT);
+        reply.headers_mut().extend(headers);
+        Some(reply)
     }
 
     /// Refuses a call that the principal may not make. A refused call of a guarded method is
@@ -504,7 +549,7 @@ impl Routed<'_> {
         plain: &str,
         upload: Upload,
         body: &mut Option<RequestBody>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Routing, Error> {
         let head = UploadHead {
             method,
             http_method: self.http_method,
@@ -546,7 +591,8 @@ impl Routed<'_> {
             }
             Upload::Start(start) => return Box::pin(self.start(dialect, &head, start, body)).await,
         };
-        Ok(final_reply(dialect, reply, None))
+        let reply = final_reply(dialect, reply, ReplyTo::default());
+        Ok(Routing::Answered(reply))
     }
 
     async fn upload_method(
@@ -581,42 +627,86 @@ impl Routed<'_> {
         }
     }
 
+    /// Starts a session. If the request has brought data as well, its session takes them.
     async fn start(
         &self,
         dialect: &dyn Dialect,
         upload: &UploadHead<'_>,
         start: StartHead,
         body: &mut Option<RequestBody>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Routing, Error> {
         let declared = start.declared_total();
-        let body = body.as_mut().expect("nobody has taken the body yet");
-        let metadata = body
-            .collect_json(self.site.server.settings.limits.metadata)
-            .await?;
-        let metadata = parse_metadata(&metadata, self.site.server.settings.limits.json())?;
-        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        let unread = body.as_mut().expect("nobody has taken the body yet");
+        let (request, part) = self.start_request(upload, start, unread).await?;
         let request = request.for_origin(upload.headers);
-        let upload_id = {
+        let started = {
             let engine = &self.site.server.engine;
             engine.start(request, declared, dialect.name()).await?
         };
+        let location = self.session_uri(dialect, &started.upload_id)?;
+        let call = SessionCall {
+            target: self.session_target(upload.path),
+            dialect: dialect.name(),
+            call: Call::first_part(&started.upload_id, part.as_ref()),
+            started: Some(Started {
+                location,
+                expires: started.expires,
+                declared,
+                with_data: part.is_some_and(|part| part.is_data),
+            }),
+        };
+        if part.is_some() {
+            return Ok(Routing::Session(call));
+        }
+        call.report_start(self.site.server, dialect)
+            .map(Routing::Answered)
+    }
+
+    /// Reads what a start says, and the first part of the media that its body has.
+    async fn start_request(
+        &self,
+        upload: &UploadHead<'_>,
+        start: StartHead,
+        body: &mut RequestBody,
+    ) -> Result<(StartRequest, Option<BodyPart>), Error> {
+        let limits = &self.site.server.settings.limits;
+        let (metadata, name, part) = match start.body {
+            StartBody::Metadata => {
+                let metadata = body.collect_json(limits.metadata).await?;
+                (parse_metadata(&metadata, limits.json())?, None, None)
+            }
+            StartBody::Data {
+                file_name,
+                fields,
+                part,
+            } => {
+                let name = file_name.as_deref().and_then(usable_name);
+                let metadata = to_metadata(upload.method, &fields, name.as_deref());
+                let part = part.map(|part| BodyPart {
+                    part,
+                    length: start.length,
+                    is_data: start.length != BodyLength::Exact(0),
+                });
+                (metadata, name, part)
+            }
+        };
+        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
+        Ok((request.with_statements(name, start.kept), part))
+    }
+
+    /// Returns the URI of a session that this request has started.
+    fn session_uri(&self, dialect: &dyn Dialect, upload_id: &str) -> Result<HeaderValue, Error> {
         let path = self.head.uri.path();
         // A session has an upload URI, even if it was started at the plain path.
         let prefix = plain_path(path).map_or("/upload", |_| "");
-        let location = format!(
-            "{}{prefix}{path}?uploadType=resumable&upload_id={upload_id}",
-            self.context.base_url
-        );
-        let invalid = |_| no_such(path);
-        let location = HeaderValue::try_from(location).map_err(invalid)?;
-        let upload_id = HeaderValue::try_from(upload_id).map_err(invalid)?;
-        let started = dialect.reply(Outcome::Started {
-            location,
-            upload_id,
-        });
-        Ok(reply::of_dialect(started, reply::nothing()))
+        let (base, parameters) = (&self.context.base_url, dialect.session_parameters());
+        let location = format!("{base}{prefix}{path}?{parameters}&upload_id={upload_id}");
+        HeaderValue::try_from(location).map_err(|_| no_such(path))
     }
 }
+
+/// HTTP methods of requests that upload.
+const UPLOAD_METHODS: [HttpMethod; 3] = [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH];
 
 /// A command that a method carries out.
 enum Upload {

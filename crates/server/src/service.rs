@@ -189,6 +189,9 @@ struct Exchange {
     body: Option<RequestBody>,
     is_read: EndFlag,
     dialect: Arc<dyn Dialect>,
+    /// The dialect that claims the request. It marks the reply, also to a request that is refused
+    /// before it is routed.
+    claiming: Option<Arc<dyn Dialect>>,
     /// The answer to a preflight or its refusal. It is given only after the stages that come before
     /// the stage `origin`.
     preflight: Answered,
@@ -217,6 +220,7 @@ impl Exchange {
         marks.limit_authority(&mut head, &mut context);
         Self {
             dialect: server.dialects.default(),
+            claiming: server.dialects.claiming_head(&head),
             running: server.lifecycle.begin_request(),
             is_read: body.end_flag(),
             body: Some(body),
@@ -293,6 +297,9 @@ impl Exchange {
         let mut reply = reply_to(&self.head, &about, &self.server, result, is_read);
         if is_broken_off {
             reply.extensions_mut().insert(ClientGone);
+        }
+        if let Some(claiming) = &self.claiming {
+            claiming.mark(reply.headers_mut());
         }
         self.marks.add_to(&mut reply);
         let hsts = self.server.settings.hsts;

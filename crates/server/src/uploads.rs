@@ -3,6 +3,7 @@
 //! | module | duty |
 //! |---|---|
 //! | [`start_request`] | the request that started an upload, as stored with the session |
+//! | [`stated_fields`] | metadata that a request states in its head |
 //! | [`access`] | who may use a session |
 //! | [`completion`] | from complete media to a resource and a stored reply |
 //! | [`final_reply`] | the reply that ends an upload |
@@ -20,3 +21,4 @@ pub(crate) mod completion;
 pub(crate) mod final_reply;
 pub(crate) mod single_request;
 pub(crate) mod start_request;
+pub(crate) mod stated_fields;

@@ -23,9 +23,18 @@ pub struct BodyFilter {
     kept_end: u64,
     limit: Option<u64>,
     total: Option<u64>,
-    last: bool,
+    last: Last,
     /// Whether a byte beyond the total ends the session.
     total_is_final: bool,
+}
+
+/// Whether a body is the last one of its upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Yes,
+    No,
+    /// If it reaches the total.
+    AtTotal,
 }
 
 /// How a body ended.
@@ -77,7 +86,7 @@ impl BodyFilter {
             kept_end: u64::MAX,
             limit: None,
             total: None,
-            last: true,
+            last: Last::Yes,
             total_is_final: false,
         }
     }
@@ -109,7 +118,16 @@ impl BodyFilter {
     pub(super) fn not_last(self, kept_end: u64) -> Self {
         Self {
             kept_end,
-            last: false,
+            last: Last::No,
+            ..self
+        }
+    }
+
+    /// Marks the body as the last one if it reaches the total. A byte beyond the total is an error
+    /// that does not end the session.
+    pub(super) fn last_at_total(self) -> Self {
+        Self {
+            last: Last::AtTotal,
             ..self
         }
     }
@@ -130,7 +148,7 @@ impl BodyFilter {
     pub fn commits(&self) -> bool {
         match self.remaining_hint() {
             Some(remaining) => remaining > 0,
-            None => self.last,
+            None => self.last == Last::Yes,
         }
     }
 
@@ -146,12 +164,19 @@ impl BodyFilter {
     /// # Errors
     ///
     /// [`LengthDisagrees`](SessionError::LengthDisagrees) when the body exceeds its range,
+    /// [`PastLength`](SessionError::PastLength) and
     /// [`MoreThanDeclared`](SessionError::MoreThanDeclared) when it exceeds the declared size,
     /// [`TooLarge`](SessionError::TooLarge) when the media exceeds the size limit. Nothing of
     /// `data` is taken then.
     pub fn accept(&mut self, data: Bytes) -> Result<Bytes, SessionError> {
         let start = self.position;
         let position = start.saturating_add(data.len() as u64);
+        if let Some(length) = self.total.filter(|total| position > *total)
+            && self.last == Last::AtTotal
+        {
+            let end = position;
+            return Err(SessionError::PastLength { end, length });
+        }
         let declared = self.total.filter(|_| self.total_is_final);
         if let Some(declared) = declared.filter(|declared| position > *declared) {
             return Err(SessionError::MoreThanDeclared { declared });
@@ -174,7 +199,7 @@ impl BodyFilter {
             (Ending::Complete, Some(end)) if position < end => {
                 Err(self.disagreement(position, end))
             }
-            (Ending::Complete, _) if !self.last => Ok(Outcome::Committed),
+            (Ending::Complete, _) if !self.is_last() => Ok(Outcome::Committed),
             (Ending::Complete, _) if position < committed => {
                 Err(SessionError::EndsBeforeCommitted {
                     total: position,
@@ -182,6 +207,15 @@ impl BodyFilter {
                 })
             }
             (Ending::Complete, _) => Ok(Outcome::Finished { total: position }),
+        }
+    }
+
+    /// Whether the upload ends at the current position.
+    fn is_last(&self) -> bool {
+        match self.last {
+            Last::Yes => true,
+            Last::No => false,
+            Last::AtTotal => self.total == Some(self.position),
         }
     }
 

@@ -32,21 +32,33 @@ impl SessionRequest {
             SessionAction::Ranged(Ok(Some(
                 ContentRange::Bounded { first, .. } | ContentRange::ToEnd { first, .. },
             )))
-            | SessionAction::Append { first }
-            | SessionAction::Finish { first: Some(first) } => first,
-            SessionAction::Ranged(_)
-            | SessionAction::Finish { first: None }
-            | SessionAction::Query => 0,
+            | SessionAction::AppendAt { first, .. } => first,
+            SessionAction::Ranged(_) | SessionAction::Finish | SessionAction::Query(_) => 0,
         }
     }
 
-    /// Returns whether the request is known to have bytes after this offset. Returns false for a
-    /// request with a `Content-Range`, because Google's services repeat the final reply to all such
-    /// requests.
+    /// Fills in the offset of a request that finishes with the committed bytes.
+    pub fn finish_at(&mut self, committed: u64) {
+        if self.action == SessionAction::Finish {
+            self.action = SessionAction::AppendAt {
+                first: committed,
+                overlap: Overlap::Skip,
+                end: End::Always,
+                length: None,
+            };
+        }
+    }
+
+    /// Returns whether the request is known to have bytes after this offset, and its client tells
+    /// itself where the upload ends. Returns false for all other requests: their clients know that
+    /// an upload ends at its length, and are told that it has ended.
     fn ends_after(&self, size: u64) -> bool {
         let is_explicit = matches!(
             self.action,
-            SessionAction::Append { .. } | SessionAction::Finish { .. }
+            SessionAction::AppendAt {
+                end: End::Never | End::Always,
+                ..
+            } | SessionAction::Finish
         );
         let length = match self.body {
             BodyLength::Exact(length) => length,
@@ -55,40 +67,94 @@ impl SessionRequest {
         is_explicit && self.first().saturating_add(length) > size
     }
 
+    /// Returns the error for a body that must begin at the committed offset and does not.
+    fn conflict(&self, snapshot: &Snapshot) -> Option<SessionError> {
+        match self.action {
+            SessionAction::AppendAt {
+                first,
+                overlap: Overlap::Conflict,
+                ..
+            } => no_conflict(first, snapshot).err(),
+            _ => None,
+        }
+    }
+
     /// Returns whether the request has the form of a query. In Google's dialect such a request also
     /// ends an upload after all of its bytes are committed.
     pub fn is_query(&self) -> bool {
         matches!(
             self.action,
-            SessionAction::Query | SessionAction::Ranged(Ok(Some(ContentRange::Query { .. })))
+            SessionAction::Query(_) | SessionAction::Ranged(Ok(Some(ContentRange::Query { .. })))
+        )
+    }
+
+    /// Returns whether the request is a query that first stops the request that appends.
+    pub fn settles(&self) -> bool {
+        matches!(
+            self.action,
+            SessionAction::Query(Query::Settled | Query::SettledAtLength)
         )
     }
 }
 
 /// The action that a request asks of a session.
-///
-/// Dialects differ in how an upload ends. With [`Ranged`](Self::Ranged) it ends
-/// at the byte that completes a stated size. With all further actions it ends when the client says
-/// so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionAction {
     /// The parsed `Content-Range`. Without this header (`None`), the body is the whole media. The
     /// upload ends with the byte that completes the size. The session handles a parse error,
     /// because the error ends the session.
     Ranged(Result<Option<ContentRange>, ContentRangeError>),
-    /// Append the body. More is to come, also if the declared size is reached.
-    Append {
+    /// Append the body.
+    AppendAt {
         /// Offset of the body's first byte.
         first: u64,
+        /// What happens if this is not the committed offset.
+        overlap: Overlap,
+        /// Whether the upload ends with this body.
+        end: End,
+        /// The length of the whole media, if this request states it. A length that was declared at
+        /// the start or stated by an earlier request must not change.
+        length: Option<u64>,
     },
-    /// Append the body and finish.
-    Finish {
-        /// Offset of the body's first byte; `None` to finish with the committed bytes. The request
-        /// has no body then.
-        first: Option<u64>,
-    },
+    /// Finish with the committed bytes. The request has no body.
+    Finish,
     /// Report the number of committed bytes.
-    Query,
+    Query(Query),
+}
+
+/// What happens to a body that does not begin at the committed offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlap {
+    /// Its committed bytes are skipped. A body that begins after the committed bytes is refused
+    /// ([`SessionError::Gap`]).
+    Skip,
+    /// It is refused ([`SessionError::Conflict`]).
+    Conflict,
+}
+
+/// Whether an upload ends with the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// No: more is to come, also if the length of the media is reached. A byte beyond the length
+    /// ends the session.
+    Never,
+    /// If the length of the media is reached. A byte beyond it is refused.
+    AtLength,
+    /// Yes. A byte beyond the length of the media ends the session.
+    Always,
+}
+
+/// How a query treats the request that appends at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// It is left alone, and the reported offset may be behind it.
+    Undisturbed,
+    /// It is stopped first, so that the next body can begin exactly at the reported offset.
+    Settled,
+    /// As [`Settled`](Self::Settled). If all bytes of a known length are committed, the query also
+    /// finishes the upload, as [`End::AtLength`] would have done: the request that brought the last
+    /// byte has broken off after it.
+    SettledAtLength,
 }
 
 /// Length of a body in decoded bytes.
@@ -204,6 +270,40 @@ pub enum SessionError {
         /// Number of committed bytes.
         committed: u64,
     },
+    /// The body does not begin at the committed offset, and must.
+    #[error(
+        "The data begins at offset {first}, but the upload has {committed} byte(s). Continue there."
+    )]
+    Conflict {
+        /// Offset of the body's first byte.
+        first: u64,
+        /// Number of committed bytes.
+        committed: u64,
+    },
+    /// The body ends after the length of the media.
+    #[error("The data ends at {end} byte(s), but the upload has a length of {length} byte(s).")]
+    PastLength {
+        /// Offset after the last byte of the body; in a stream, of the bytes that have arrived.
+        end: u64,
+        /// Length of the media.
+        length: u64,
+    },
+    /// A request states a length of the media that differs from the known one.
+    #[error(
+        "The request states a length of {stated} byte(s), but the upload has a length of {known} byte(s)."
+    )]
+    LengthChanged {
+        /// The length in this request.
+        stated: u64,
+        /// The length declared or stated before.
+        known: u64,
+    },
+    /// A request states a length of the media above the size limit.
+    #[error("The stated length is too large: at most {limit} byte(s) are accepted.")]
+    LengthTooLarge {
+        /// The size limit in bytes.
+        limit: u64,
+    },
     /// A chunk that is not the last is smaller than [`CHUNK_GRANULARITY`].
     #[error(
         "Every request but the last must upload at least {CHUNK_GRANULARITY} bytes, best a multiple of it. \
@@ -298,12 +398,26 @@ impl SessionError {
             Self::Cancelled
             | Self::Gone
             | Self::Gap { .. }
+            | Self::Conflict { .. }
+            | Self::PastLength { .. }
+            | Self::LengthChanged { .. }
+            | Self::LengthTooLarge { .. }
             | Self::LengthDisagrees { .. }
             | Self::Truncated { .. }
             | Self::EndsBeforeCommitted { .. }
             | Self::PastTotal { .. }
             | Self::AfterEnd { .. }
             | Self::QueryWithBody => false,
+        }
+    }
+
+    /// Returns whether bytes that a running request has received may resolve the error, once they
+    /// are committed.
+    pub fn may_be_resolved(&self) -> bool {
+        match self {
+            Self::Gap { .. } => true,
+            Self::Conflict { first, committed } => first > committed,
+            _ => false,
         }
     }
 }
@@ -317,6 +431,11 @@ pub fn step(
     rules: &Rules,
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
+    if matches!(snapshot.state, State::Finishing | State::Finished)
+        && let Some(conflict) = request.conflict(snapshot)
+    {
+        return Err(conflict);
+    }
     match snapshot.state {
         // A repeated request has no bytes after the end. A request with such bytes is refused,
         // because its client would take the bytes for stored.
@@ -346,13 +465,39 @@ fn active(
         SessionAction::Ranged(range) => {
             ranged(snapshot, rules, range?.unwrap_or(WHOLE), request.body)
         }
-        SessionAction::Append { first } => {
-            append(snapshot, rules, first, request.body).map(Step::Append)
+        SessionAction::AppendAt {
+            first,
+            overlap,
+            end,
+            length,
+        } => {
+            match overlap {
+                Overlap::Skip => no_gap(first, snapshot)?,
+                Overlap::Conflict => no_conflict(first, snapshot)?,
+            }
+            let part = Part {
+                first,
+                end,
+                length: part_length(snapshot, rules, length)?,
+            };
+            part.filter(snapshot, rules, request.body).map(Step::Append)
         }
-        SessionAction::Finish { first } => {
-            finish(snapshot, rules, first, request.body).map(Step::Append)
+        SessionAction::Finish => {
+            let part = Part {
+                first: snapshot.offset,
+                end: End::Always,
+                length: snapshot.total,
+            };
+            // The body begins nowhere: the filter refuses the first byte of it.
+            part.filter(snapshot, rules, BodyLength::Exact(0))
+                .map(Step::Append)
         }
-        SessionAction::Query => Ok(Step::Report),
+        SessionAction::Query(Query::SettledAtLength) if snapshot.total == Some(snapshot.offset) => {
+            Ok(Step::Finish {
+                total: snapshot.offset,
+            })
+        }
+        SessionAction::Query(_) => Ok(Step::Report),
     }
 }
 
@@ -380,49 +525,6 @@ fn ranged(
             rest.filter(snapshot, rules, body).map(Step::Append)
         }
     }
-}
-
-/// Handles a body that begins at `first` and does not end the upload.
-fn append(
-    snapshot: &Snapshot,
-    rules: &Rules,
-    first: u64,
-    body: BodyLength,
-) -> Result<BodyFilter, SessionError> {
-    no_gap(first, snapshot)?;
-    let filter = BodyFilter::new(first, snapshot.offset)
-        .with_total(snapshot.total)
-        .with_limit(rules.max_size)
-        .ends_session_beyond_total()
-        .not_last(u64::MAX);
-    let BodyLength::Exact(length) = body else {
-        return Ok(filter);
-    };
-    let end = end_of_body(first, length)?;
-    within_declared(end, snapshot)?;
-    within_limit(end, rules)?;
-    Ok(filter.with_end(end))
-}
-
-/// Handles a body that begins at `first` and ends the upload.
-fn finish(
-    snapshot: &Snapshot,
-    rules: &Rules,
-    first: Option<u64>,
-    body: BodyLength,
-) -> Result<BodyFilter, SessionError> {
-    let rest = Rest {
-        first: first.unwrap_or(snapshot.offset),
-        total: snapshot.total,
-    };
-    no_gap(rest.first, snapshot)?;
-    // Where the body begins nowhere, the filter refuses the first byte of it.
-    let body = first.map_or(BodyLength::Exact(0), |_| body);
-    if let BodyLength::Exact(length) = body {
-        within_declared(end_of_body(rest.first, length)?, snapshot)?;
-    }
-    let filter = rest.filter(snapshot, rules, body)?;
-    Ok(filter.ends_session_beyond_total())
 }
 
 /// Handles a request without data. It finishes the upload if the total it states equals the
@@ -500,6 +602,115 @@ impl Chunk {
     }
 }
 
+/// A body whose request says itself where it begins and whether it ends the upload.
+struct Part {
+    first: u64,
+    end: End,
+    /// Length of the media, if it is known.
+    length: Option<u64>,
+}
+
+impl Part {
+    fn filter(
+        &self,
+        snapshot: &Snapshot,
+        rules: &Rules,
+        body: BodyLength,
+    ) -> Result<BodyFilter, SessionError> {
+        match self.end {
+            End::Never => self.middle(snapshot, rules, body),
+            End::AtLength => self.up_to_length(snapshot, rules, body),
+            End::Always => self.last(snapshot, rules, body),
+        }
+    }
+
+    /// Filters a body that does not end the upload.
+    fn middle(
+        &self,
+        snapshot: &Snapshot,
+        rules: &Rules,
+        body: BodyLength,
+    ) -> Result<BodyFilter, SessionError> {
+        let filter = self
+            .open(snapshot, rules)
+            .ends_session_beyond_total()
+            .not_last(u64::MAX);
+        let BodyLength::Exact(length) = body else {
+            return Ok(filter);
+        };
+        let end = end_of_body(self.first, length)?;
+        within_declared(end, self.length)?;
+        within_limit(end, rules)?;
+        Ok(filter.with_end(end))
+    }
+
+    /// Filters a body that ends the upload if it reaches the length of the media.
+    fn up_to_length(
+        &self,
+        snapshot: &Snapshot,
+        rules: &Rules,
+        body: BodyLength,
+    ) -> Result<BodyFilter, SessionError> {
+        let filter = self.open(snapshot, rules).last_at_total();
+        let BodyLength::Exact(length) = body else {
+            return Ok(filter);
+        };
+        let end = end_of_body(self.first, length)?;
+        if let Some(length) = self.length.filter(|length| end > *length) {
+            return Err(SessionError::PastLength { end, length });
+        }
+        within_limit(end, rules)?;
+        Ok(filter.with_end(end))
+    }
+
+    /// Filters a body that ends the upload.
+    fn last(
+        &self,
+        snapshot: &Snapshot,
+        rules: &Rules,
+        body: BodyLength,
+    ) -> Result<BodyFilter, SessionError> {
+        if let BodyLength::Exact(length) = body {
+            within_declared(end_of_body(self.first, length)?, self.length)?;
+        }
+        let rest = Rest {
+            first: self.first,
+            total: self.length,
+        };
+        let filter = rest.filter(snapshot, rules, body)?;
+        Ok(filter.ends_session_beyond_total())
+    }
+
+    fn open(&self, snapshot: &Snapshot, rules: &Rules) -> BodyFilter {
+        BodyFilter::new(self.first, snapshot.offset)
+            .with_total(self.length)
+            .with_limit(rules.max_size)
+    }
+}
+
+/// Returns the length of the media, if it is known. A request may state a length that is not known
+/// yet.
+fn part_length(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    stated: Option<u64>,
+) -> Result<Option<u64>, SessionError> {
+    let Some(stated) = stated else {
+        return Ok(snapshot.total);
+    };
+    match (snapshot.total, rules.max_size) {
+        (Some(known), _) if stated != known => {
+            return Err(SessionError::LengthChanged { stated, known });
+        }
+        (None, Some(limit)) if stated > limit => {
+            return Err(SessionError::LengthTooLarge { limit });
+        }
+        _ => {}
+    }
+    not_before_committed(Some(stated), snapshot)?;
+    Ok(Some(stated))
+}
+
 /// A body that is all bytes from `first` on.
 struct Rest {
     first: u64,
@@ -536,8 +747,8 @@ fn end_of_body(first: u64, length: u64) -> Result<u64, SessionError> {
     Ok(end.ok_or(ContentRangeError::Overflow)?)
 }
 
-fn within_declared(end: u64, snapshot: &Snapshot) -> Result<(), SessionError> {
-    match snapshot.total {
+fn within_declared(end: u64, declared: Option<u64>) -> Result<(), SessionError> {
+    match declared {
         Some(declared) if end > declared => Err(SessionError::MoreThanDeclared { declared }),
         _ => Ok(()),
     }
@@ -566,6 +777,15 @@ fn no_gap(first: u64, snapshot: &Snapshot) -> Result<(), SessionError> {
         Err(SessionError::Gap { first, committed })
     } else {
         Ok(())
+    }
+}
+
+fn no_conflict(first: u64, snapshot: &Snapshot) -> Result<(), SessionError> {
+    let committed = snapshot.offset;
+    if first == committed {
+        Ok(())
+    } else {
+        Err(SessionError::Conflict { first, committed })
     }
 }
 

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod at_length;
 mod chunk;
 mod explicit_end;
 mod life;
@@ -32,6 +33,16 @@ fn unranged(body: BodyLength) -> SessionRequest {
     SessionRequest {
         action: SessionAction::Ranged(Ok(None)),
         body,
+    }
+}
+
+/// Appends from an offset, and skips what is committed.
+fn append_at(first: u64, end: End) -> SessionAction {
+    SessionAction::AppendAt {
+        first,
+        overlap: Overlap::Skip,
+        end,
+        length: None,
     }
 }
 

@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 use http::{HeaderMap, HeaderValue, Method, Version};
 use windlass_proto::command::Framing;
 use windlass_proto::content_range::ContentRange;
-use windlass_proto::dialect::{Dialect as _, Google, Outcome, RequestHead};
+use windlass_proto::dialect::{Dialect as _, Google, Outcome, RequestHead, SessionStatus};
 use windlass_proto::parameters::{Parameters, UploadId};
 
 const QUERY: &str = "uploadType=resumable&upload_id=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
@@ -47,7 +47,7 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
     group.bench_function("308", |bencher| {
         bencher.iter(|| {
             Google.reply(Outcome::Committed {
-                offset: black_box(262_144),
+                status: SessionStatus::with_offset(black_box(262_144)),
                 upload_id: &UploadId::from("A"),
                 no_308: false,
             })
@@ -60,6 +60,8 @@ pub(crate) fn benchmarks(criterion: &mut Criterion) {
             Google.reply(Outcome::Started {
                 location,
                 upload_id: HeaderValue::from_static("A"),
+                status: SessionStatus::with_offset(0),
+                with_data: false,
             })
         });
     });

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use windlass_digest::{DigestMismatch, ExpectedDigestsError};
 
 use super::head::{Head, UPLOAD_METHODS, allow};
-use super::{Condition, Dialect, Intent, Outcome, RequestHead};
+use super::{Condition, Dialect, Final, Intent, Outcome, RequestHead, RequestTarget};
 use crate::command::{
     BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
 };
@@ -41,17 +41,17 @@ impl Dialect for Google {
         Self::NAME
     }
 
-    /// All requests that no other dialect claims are Google's.
-    fn claims(&self, _: &HeaderMap) -> bool {
-        true
+    /// All uploads that no other dialect claims are Google's.
+    fn claims(&self, target: &RequestTarget<'_>) -> bool {
+        target.is_upload_path
     }
 
-    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
+    fn intent(&self, target: &RequestTarget<'_>) -> Intent {
         // A DELETE cancels the session, whatever its other headers say.
-        if has_session && http_method != Method::DELETE {
-            intent_of_range(headers)
+        if target.has_session() && target.http_method != Method::DELETE {
+            intent_of_range(target.headers)
         } else {
-            Intent::of_method(http_method, has_session)
+            Intent::of_method(target.http_method, target.has_session())
         }
     }
 
@@ -64,21 +64,23 @@ impl Dialect for Google {
             Outcome::Started {
                 location,
                 upload_id,
+                ..
             } => started(location, upload_id),
             Outcome::Committed {
-                offset,
+                status,
                 upload_id,
                 no_308,
             } => {
-                let mut reply = resume_incomplete(offset, no_308);
+                let mut reply = resume_incomplete(status.offset, no_308);
                 name_session(&mut reply, upload_id);
                 reply
             }
-            Outcome::Final {
+            Outcome::Final(Final {
                 status,
                 content_type,
                 upload_id,
-            } => {
+                ..
+            }) => {
                 let mut reply = ReplyHead::new(status);
                 reply.headers.insert(CONTENT_TYPE, content_type);
                 if let Some(upload_id) = upload_id {
@@ -166,8 +168,8 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     Ok(StartHead {
         content_type: head.media_type(&X_UPLOAD_CONTENT_TYPE, "X-Upload-Content-Type")?,
         content_length: head.number(&X_UPLOAD_CONTENT_LENGTH, "X-Upload-Content-Length")?,
-        length: head.length().unwrap_or(BodyLength::Exact(0)),
         expected: head.media_digests()?,
+        ..StartHead::with_metadata(head.length().unwrap_or(BodyLength::Exact(0)))
     })
 }
 
@@ -293,6 +295,7 @@ fn cancelled() -> ReplyHead {
         status: client_closed_request(),
         reason_phrase: Some(CLIENT_CLOSED_REQUEST),
         headers,
+        drops_body: false,
     }
 }
 
@@ -390,11 +393,14 @@ fn session_error(error: &SessionError) -> ErrorReply {
         SessionError::Gap { .. } => {
             ErrorReply::text(StatusCode::SERVICE_UNAVAILABLE, "backendError")
         }
-        SessionError::TooLarge { .. } => {
+        SessionError::TooLarge { .. } | SessionError::LengthTooLarge { .. } => {
             ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge")
         }
         SessionError::ContentRange(_)
         | SessionError::ChunkTooSmall { .. }
+        | SessionError::Conflict { .. }
+        | SessionError::PastLength { .. }
+        | SessionError::LengthChanged { .. }
         | SessionError::LengthDisagrees { .. }
         | SessionError::TotalChanged { .. }
         | SessionError::Truncated { .. }

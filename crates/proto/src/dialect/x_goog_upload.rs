@@ -10,8 +10,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::google::{self, Google};
 use super::head::{Head, UPLOAD_METHODS, allow, invalid};
-use super::{Condition, Dialect, Intent, Outcome, RequestHead};
-use crate::command::{BodyLength, Command, SessionAction, SessionHead, SessionRequest, StartHead};
+use super::{Condition, Dialect, Final, Intent, Outcome, RequestHead, RequestTarget};
+use crate::command::{
+    BodyLength, Command, End, Overlap, Query, SessionAction, SessionHead, SessionRequest, StartHead,
+};
 use crate::error::ProtocolError;
 use crate::header::{
     X_GOOG_UPLOAD_CHUNK_GRANULARITY, X_GOOG_UPLOAD_COMMAND, X_GOOG_UPLOAD_CONTENT_LENGTH,
@@ -47,13 +49,17 @@ impl Dialect for XGoogUpload {
         Self::NAME
     }
 
-    fn claims(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key(X_GOOG_UPLOAD_PROTOCOL) || headers.contains_key(X_GOOG_UPLOAD_COMMAND)
+    /// Firebase's libraries upload to the path of the method itself.
+    fn claims(&self, target: &RequestTarget<'_>) -> bool {
+        let headers = target.headers;
+        let is_named = headers.contains_key(X_GOOG_UPLOAD_PROTOCOL)
+            || headers.contains_key(X_GOOG_UPLOAD_COMMAND);
+        is_named && (target.is_upload_path || target.may_carry_media())
     }
 
-    fn intent(&self, http_method: &Method, has_session: bool, headers: &HeaderMap) -> Intent {
-        let Some(command) = headers.get(X_GOOG_UPLOAD_COMMAND) else {
-            return Google.intent(http_method, has_session, headers);
+    fn intent(&self, target: &RequestTarget<'_>) -> Intent {
+        let Some(command) = target.headers.get(X_GOOG_UPLOAD_COMMAND) else {
+            return Google.intent(target);
         };
         match command.to_str().map(UploadCommand::parse) {
             Ok(Ok(command)) => intent_of(command),
@@ -73,10 +79,6 @@ impl Dialect for XGoogUpload {
         without_session(&head)
     }
 
-    fn claims_plain_paths(&self) -> bool {
-        true
-    }
-
     /// Chunks may have any size: the granularity is advice.
     fn rules(&self, configured: Rules) -> Rules {
         configured.with_chunks(ChunkRule::Lenient)
@@ -87,22 +89,23 @@ impl Dialect for XGoogUpload {
             Outcome::Started {
                 location,
                 upload_id,
+                ..
             } => started(location, upload_id),
             Outcome::Committed {
-                offset, upload_id, ..
+                status, upload_id, ..
             } => {
                 let mut reply = with_status(ReplyHead::empty(StatusCode::OK), ACTIVE);
-                add_received(&mut reply.headers, offset);
+                add_received(&mut reply.headers, status.offset);
                 add_granularity(&mut reply.headers);
                 google::name_session(&mut reply, upload_id);
                 reply
             }
             // The clients know no other success than 200.
-            Outcome::Final {
+            Outcome::Final(Final {
                 content_type,
                 upload_id,
                 ..
-            } => {
+            }) => {
                 let mut reply = with_status(ReplyHead::new(StatusCode::OK), FINAL);
                 reply.headers.insert(CONTENT_TYPE, content_type);
                 if let Some(upload_id) = upload_id {
@@ -260,8 +263,8 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     Ok(StartHead {
         content_type: declared_type(head)?,
         content_length: declared_length(head)?,
-        length: head.length().unwrap_or(BodyLength::Exact(0)),
         expected: head.media_digests()?,
+        ..StartHead::with_metadata(head.length().unwrap_or(BodyLength::Exact(0)))
     })
 }
 
@@ -312,24 +315,24 @@ fn on_session(head: &Head<'_>, upload_id: UploadId) -> Result<Command, ProtocolE
     let action = match command(head)?.ok_or(UploadCommandError::Missing)? {
         UploadCommand::Start => return Err(UploadCommandError::InsideSession.into()),
         UploadCommand::Cancel => return Ok(Command::Cancel { upload_id }),
-        UploadCommand::Query => SessionAction::Query,
-        UploadCommand::Upload => SessionAction::Append {
-            first: offset?.ok_or(UploadCommandError::OffsetMissing)?,
-        },
-        UploadCommand::UploadAndFinalize => SessionAction::Finish {
-            first: Some(offset?.ok_or(UploadCommandError::OffsetMissing)?),
-        },
+        UploadCommand::Query => SessionAction::Query(Query::Undisturbed),
+        UploadCommand::Upload => append_at(
+            offset?.ok_or(UploadCommandError::OffsetMissing)?,
+            End::Never,
+        ),
+        UploadCommand::UploadAndFinalize => append_at(
+            offset?.ok_or(UploadCommandError::OffsetMissing)?,
+            End::Always,
+        ),
         UploadCommand::Finalize => match (offset?, head.length()) {
             (None, Some(BodyLength::Exact(1..))) => {
                 return Err(UploadCommandError::OffsetMissing.into());
             }
-            (first, _) => SessionAction::Finish { first },
+            (None, _) => SessionAction::Finish,
+            (Some(first), _) => append_at(first, End::Always),
         },
     };
-    let has_data = matches!(
-        action,
-        SessionAction::Append { .. } | SessionAction::Finish { first: Some(_) }
-    );
+    let has_data = matches!(action, SessionAction::AppendAt { .. });
     let body = match head.length() {
         Some(length) => length,
         None if has_data => return Err(ProtocolError::LengthRequired),
@@ -341,6 +344,16 @@ fn on_session(head: &Head<'_>, upload_id: UploadId) -> Result<Command, ProtocolE
         no_308: false,
         expected: head.media_digests()?,
     }))
+}
+
+/// Clients round the offset down, or send bytes again: the committed ones are skipped.
+fn append_at(first: u64, end: End) -> SessionAction {
+    SessionAction::AppendAt {
+        first,
+        overlap: Overlap::Skip,
+        end,
+        length: None,
+    }
 }
 
 fn started(location: HeaderValue, upload_id: HeaderValue) -> ReplyHead {
@@ -385,13 +398,20 @@ fn session_error(error: &SessionError) -> ErrorReply {
             ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
             FINAL,
         ),
+        SessionError::LengthTooLarge { .. } => refused(
+            ErrorReply::json(StatusCode::PAYLOAD_TOO_LARGE, "uploadTooLarge"),
+            ACTIVE,
+        ),
         SessionError::Gap { committed, .. }
+        | SessionError::Conflict { committed, .. }
         | SessionError::EndsBeforeCommitted { committed, .. } => {
             let mut reply = bad(ACTIVE);
             add_received(&mut reply.headers, *committed);
             reply
         }
         SessionError::LengthDisagrees { .. }
+        | SessionError::PastLength { .. }
+        | SessionError::LengthChanged { .. }
         | SessionError::Truncated { .. }
         | SessionError::PastTotal { .. }
         | SessionError::QueryWithBody => bad(ACTIVE),

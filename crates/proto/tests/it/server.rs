@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use windlass_proto::command::{
     BodyLength, Command, Framing, SessionHead, StartHead, effective_method,
 };
-use windlass_proto::dialect::{self, Condition, RequestHead};
+use windlass_proto::dialect::{self, Condition, RequestHead, RequestTarget, SessionStatus};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::{Parameters, UploadId};
 use windlass_proto::reply::{ErrorReply, ReplyHead};
@@ -174,7 +174,13 @@ impl Server {
             framing,
         };
         let dialect = self.dialect;
-        assert!(dialect.of_server().claims(headers));
+        let target = RequestTarget {
+            http_method: &method,
+            is_upload_path: true,
+            parameters: &parameters,
+            headers,
+        };
+        assert!(dialect.of_server().claims(&target));
         match dialect.of_server().command(&head).expect("a good head") {
             Command::Start(head) => self.start(&head),
             Command::Simple(head) => self.single_request(head.length, request, delivery),
@@ -215,6 +221,8 @@ impl Server {
         let started = dialect::Outcome::Started {
             location: value(uri),
             upload_id: value(id),
+            status: SessionStatus::with_offset(0),
+            with_data: false,
         };
         self.dialect.of_server().reply(started).into()
     }
@@ -367,7 +375,7 @@ impl Session {
 
     fn report(&self, head: &SessionHead, dialect: Dialect) -> Answer {
         let committed = dialect::Outcome::Committed {
-            offset: self.media.len(),
+            status: SessionStatus::with_offset(self.media.len()),
             upload_id: &head.upload_id,
             no_308: head.no_308,
         };
@@ -408,7 +416,7 @@ fn is_explained(error: &SessionError, action: SessionAction) -> bool {
     match error {
         SessionError::Gap { .. } | SessionError::Gone | SessionError::Cancelled => true,
         // A restart has lost bytes that the client takes for stored.
-        SessionError::LengthDisagrees { .. } => action == SessionAction::Finish { first: None },
+        SessionError::LengthDisagrees { .. } => action == SessionAction::Finish,
         _ => false,
     }
 }
@@ -419,11 +427,15 @@ fn resource(size: u64, upload_id: Option<&UploadId>, dialect: Dialect) -> Answer
         // The dialect `X-Goog-Upload` turns it into 200.
         Dialect::Google(_) | Dialect::XGoogUpload(_) => StatusCode::CREATED,
     };
-    let reply = dialect::Outcome::Final {
+    let reply = dialect::Outcome::Final(dialect::Final {
         status,
         content_type: HeaderValue::from_static("application/json; charset=UTF-8"),
+        length: size,
+        resource: None,
         upload_id,
-    };
+        location: None,
+        kept: None,
+    });
     Answer {
         body: format!(r#"{{"size": "{size}"}}"#),
         ..Answer::from(dialect.of_server().reply(reply))

@@ -47,18 +47,18 @@ impl<'a> Site<'a> {
         if !self.media_only && index_page::is_asked(self.virtual_host, http_method, path) {
             return Destination::Index;
         }
-        match (&destination, self.server.dialects.claiming(&head.headers)) {
-            (Destination::Upload { .. }, Some(claiming)) => *dialect = claiming,
-            // Firebase's libraries upload to the path of the method itself.
-            (Destination::Call, Some(claiming))
-                if claiming.claims_plain_paths() && may_upload(&head.method) =>
-            {
-                *dialect = claiming;
-                return Destination::Upload { plain: path };
-            }
-            _ => {}
+        if !matches!(destination, Destination::Upload { .. } | Destination::Call) {
+            return destination;
         }
-        destination
+        let Some(claiming) = self.server.dialects.claiming(head, http_method) else {
+            return destination;
+        };
+        *dialect = claiming;
+        match destination {
+            // Some clients upload to the path of the method itself.
+            Destination::Call => Destination::Upload { plain: path },
+            destination => destination,
+        }
     }
 }
 
@@ -96,9 +96,4 @@ impl<'a> Destination<'a> {
             Self::Upload { .. } | Self::Call => Access::Call,
         }
     }
-}
-
-/// Whether requests with this HTTP method may carry media.
-fn may_upload(method: &HttpMethod) -> bool {
-    [HttpMethod::POST, HttpMethod::PUT, HttpMethod::PATCH].contains(method)
 }

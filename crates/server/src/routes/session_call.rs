@@ -1,13 +1,19 @@
 //! Requests to sessions, as the engine gets them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
+use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
+use windlass_digest::ExpectedDigests;
 use windlass_engine::identifiers::session_id;
-use windlass_engine::{SessionHead, SessionReply};
-use windlass_proto::command as proto;
-use windlass_proto::dialect::{Dialect, Outcome};
+use windlass_engine::{Committed, Error as EngineError, SessionHead, SessionReply};
+use windlass_proto::command::{
+    self as proto, BodyLength, End, FirstPart, Overlap, SessionAction, SessionRequest,
+};
+use windlass_proto::dialect::{Dialect, Expiry, Final, Outcome, SessionStatus};
 use windlass_proto::parameters::UploadId;
+use windlass_store::Timestamp;
 
 use crate::body::RequestBody;
 use crate::error::Error;
@@ -24,12 +30,55 @@ pub(crate) struct SessionCall {
     /// Name of the request's dialect.
     pub(super) dialect: &'static str,
     pub(super) call: Call,
+    /// The session, if this request has started it.
+    pub(super) started: Option<Started>,
 }
 
 /// The command to the session.
 pub(super) enum Call {
     Continue(Box<proto::SessionHead>),
     Cancel(UploadId),
+}
+
+/// A session that this request has started.
+pub(super) struct Started {
+    /// URI of the session.
+    pub(super) location: HeaderValue,
+    pub(super) expires: Timestamp,
+    /// Length of the media, if the start declares it.
+    pub(super) declared: Option<u64>,
+    /// Whether the request brings the first bytes of the media.
+    pub(super) with_data: bool,
+}
+
+/// The first part of the media, which is the body of a start.
+#[derive(Clone, Copy)]
+pub(super) struct BodyPart {
+    pub(super) part: FirstPart,
+    pub(super) length: BodyLength,
+    /// Whether it has bytes, as far as its head tells.
+    pub(super) is_data: bool,
+}
+
+impl Call {
+    /// Appends the first part of the media to a new session.
+    pub(super) fn first_part(upload_id: &str, body: Option<&BodyPart>) -> Self {
+        let (end, length) = body.map_or((End::Never, None), |it| (it.part.end, it.part.length));
+        Self::Continue(Box::new(proto::SessionHead {
+            upload_id: UploadId::from(upload_id),
+            request: SessionRequest {
+                action: SessionAction::AppendAt {
+                    first: 0,
+                    overlap: Overlap::Conflict,
+                    end,
+                    length,
+                },
+                body: body.map_or(BodyLength::Exact(0), |it| it.length),
+            },
+            no_308: false,
+            expected: ExpectedDigests::default(),
+        }))
+    }
 }
 
 impl SessionCall {
@@ -40,60 +89,163 @@ impl SessionCall {
         body: &mut Option<RequestBody>,
         record: &RequestRecord,
     ) -> Result<Reply, Error> {
-        let found = |start_request: &StartRequest| record.method(start_request.method_id());
         let Self {
             target: request,
             dialect: dialect_name,
             call,
+            started,
         } = self;
-        let without_body = |outcome| reply::of_dialect(dialect.reply(outcome), reply::nothing());
-        let (upload_id, no_308, head) = match call {
-            Call::Continue(head) => {
-                let proto::SessionHead {
-                    upload_id,
-                    request: action,
-                    no_308,
-                    expected,
-                } = *head;
-                let head = SessionHead {
-                    session: session_id(upload_id.as_str()),
-                    dialect: dialect_name,
-                    action,
-                    expected_digests: expected,
-                    request,
-                };
-                (upload_id, no_308, Box::new(head))
-            }
+        let head = match call {
+            Call::Continue(head) => *head,
             Call::Cancel(upload_id) => {
+                let found = |start_request: &StartRequest| record.method(start_request.method_id());
                 let id = session_id(upload_id.as_str());
                 let cancel = server.engine.cancel(id, dialect_name, request, found);
                 // Boxed to keep the future of a request small: most requests continue a session.
                 Box::pin(cancel).await?;
-                return Ok(without_body(Outcome::Cancelled));
+                return Ok(without_body(dialect, Outcome::Cancelled));
             }
         };
-        match server.engine.continue_session(head, body, found).await? {
-            SessionReply::Committed(offset) => Ok(without_body(Outcome::Committed {
-                offset,
-                upload_id: &upload_id,
-                no_308,
-            })),
-            SessionReply::Final(reply) => Ok(final_reply(dialect, reply, Some(&upload_id))),
+        let proto::SessionHead {
+            upload_id,
+            request: action,
+            no_308,
+            expected,
+        } = head;
+        // Only a query reports what the dialect has kept. It may be long, and an upload takes hours.
+        let kept = OnceLock::new();
+        let found = |start_request: &StartRequest| {
+            record.method(start_request.method_id());
+            if action.is_query() {
+                kept.get_or_init(|| start_request.kept.clone());
+            }
+        };
+        let head = SessionHead {
+            session: session_id(upload_id.as_str()),
+            dialect: dialect_name,
+            action,
+            expected_digests: expected,
+            request,
+        };
+        let reply = server.engine.continue_session(Box::new(head), body, found);
+        let reply = reply.await?;
+        let kept = kept.get().and_then(Option::as_deref);
+        match (reply, started) {
+            (SessionReply::Committed(committed), None) => {
+                let outcome = Outcome::Committed {
+                    status: status_of(server, committed, kept),
+                    upload_id: &upload_id,
+                    no_308,
+                };
+                Ok(without_body(dialect, outcome))
+            }
+            (SessionReply::Committed(committed), Some(started)) => {
+                let status = status_of(server, committed, kept);
+                started.report(dialect, &upload_id, status)
+            }
+            (SessionReply::Final(reply), started) => {
+                let to = ReplyTo {
+                    upload_id: Some(&upload_id),
+                    location: started.map(|started| started.location),
+                    kept,
+                };
+                Ok(final_reply(dialect, reply, to))
+            }
         }
+    }
+
+    /// Replies to a start that has brought no data.
+    pub(super) fn report_start(
+        self,
+        server: &ServerState,
+        dialect: &dyn Dialect,
+    ) -> Result<Reply, Error> {
+        let (Call::Continue(head), Some(started)) = (self.call, self.started) else {
+            unreachable!("it was made by a start");
+        };
+        let committed = Committed {
+            offset: 0,
+            total: started.declared,
+            expires: started.expires,
+        };
+        let status = status_of(server, committed, None);
+        started.report(dialect, &head.upload_id, status)
     }
 }
 
+impl Started {
+    fn report(
+        self,
+        dialect: &dyn Dialect,
+        upload_id: &UploadId,
+        status: SessionStatus<'_>,
+    ) -> Result<Reply, Error> {
+        let upload_id = HeaderValue::try_from(upload_id.as_str());
+        Ok(without_body(
+            dialect,
+            Outcome::Started {
+                location: self.location,
+                upload_id: upload_id.map_err(|_| EngineError::NotFound)?,
+                status,
+                with_data: self.with_data,
+            },
+        ))
+    }
+}
+
+/// Returns what a dialect may say of an unfinished session.
+fn status_of<'a>(
+    server: &ServerState,
+    committed: Committed,
+    kept: Option<&'a str>,
+) -> SessionStatus<'a> {
+    let Committed {
+        offset,
+        total,
+        expires,
+    } = committed;
+    let now = server.engine.parts().clock.now().as_millis();
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expires.as_millis()));
+    SessionStatus {
+        offset,
+        length: total,
+        expires: at.map(|at| Expiry {
+            at,
+            left: Duration::from_millis(expires.as_millis().saturating_sub(now)),
+        }),
+        kept,
+    }
+}
+
+fn without_body(dialect: &dyn Dialect, outcome: Outcome<'_>) -> Reply {
+    reply::of_dialect(dialect.reply(outcome), reply::nothing())
+}
+
+/// What a final reply answers.
+#[derive(Default)]
+pub(super) struct ReplyTo<'a> {
+    /// The session, unless the upload was made in one request.
+    pub(super) upload_id: Option<&'a UploadId>,
+    /// URI of the session, if the request has started it.
+    pub(super) location: Option<HeaderValue>,
+    /// What the dialect has kept, if it is to be reported.
+    pub(super) kept: Option<&'a str>,
+}
+
 /// Returns the final reply in the form of a dialect.
-pub(super) fn final_reply(
-    dialect: &dyn Dialect,
-    reply: FinalReply,
-    upload_id: Option<&UploadId>,
-) -> Reply {
-    let mut head = dialect.reply(Outcome::Final {
+pub(super) fn final_reply(dialect: &dyn Dialect, reply: FinalReply, to: ReplyTo<'_>) -> Reply {
+    let mut head = dialect.reply(Outcome::Final(Final {
         status: reply.status,
         content_type: reply.content_type,
-        upload_id,
-    });
+        length: reply.length,
+        resource: reply.resource,
+        upload_id: to.upload_id,
+        location: to.location,
+        kept: to.kept,
+    }));
+    if head.drops_body {
+        return reply::of_dialect(head, reply::nothing());
+    }
     // The dialect's `Content-Length` would be wrong if the dialect replies without the body.
     head.headers.remove(CONTENT_LENGTH);
     reply::of_dialect(head, reply::full(reply.body))

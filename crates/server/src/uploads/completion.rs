@@ -3,10 +3,11 @@
 
 use std::mem;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use serde_json::{Map, Value};
-use windlass_discovery::{ByteSize, Method, PathParameters};
+use windlass_discovery::{ByteSize, Found, Method, PathParameters, Target};
 use windlass_engine::identifiers::new_resource_id;
 use windlass_engine::locks::KeyedGuard;
 use windlass_engine::{
@@ -27,7 +28,7 @@ use windlass_store::{Session, SessionId, Timestamp};
 
 use super::access::SessionTarget;
 use super::final_reply::FinalReply;
-use super::start_request::StartRequest;
+use super::start_request::{StartRequest, escaped};
 use crate::audit::{self, About, AuditAction, AuditOutcome};
 use crate::calls::Calls;
 use crate::error::Error;
@@ -123,8 +124,8 @@ impl Completion for Calls {
     }
 
     /// The body of the reply counts against the bound on reply memory until it is sent.
-    fn replay(&self, stored: &[u8]) -> Result<Option<FinalReply>, EngineError> {
-        let Some(reply) = FinalReply::from_bytes(stored) else {
+    fn replay(&self, stored: &[u8], length: u64) -> Result<Option<FinalReply>, EngineError> {
+        let Some(reply) = FinalReply::from_bytes(stored, length) else {
             return Ok(None);
         };
         let body = self
@@ -214,7 +215,19 @@ impl Calls {
         let body = answer.body.take();
         let status = status(parts.served_api, start_request, session);
         let resource = audited_id(body.as_ref());
-        let mut reply = build_reply(start_request, body, status)?;
+        let named = start_request.kept.is_some();
+        let path = body.as_ref().filter(|_| named);
+        let path = path.and_then(|body| self.path_of(start_request, body));
+        let (content_type, body) = build_reply(start_request, body)?;
+        let mut reply = FinalReply {
+            status,
+            content_type,
+            body,
+            length: finished.media.length,
+            resource: path.and_then(|path| {
+                HeaderValue::try_from(format!("{}{path}", start_request.base_url)).ok()
+            }),
+        };
         // The body counts against the bound on reply memory from here on. Before the commit: a
         // committed upload cannot be refused for lack of reply memory.
         reply.body = self.capacity.replies.reply(reply.body, || {
@@ -233,6 +246,28 @@ impl Calls {
             resource,
             replaces: !start_request.creates(),
             held: Some((guard, parts.reply_memory)),
+        })
+    }
+}
+
+impl Calls {
+    /// Returns the path of the resource that an upload has become: the path of the upload, or that
+    /// path with the name of the resource in `body`. `None` if there is no method that reads it.
+    fn path_of(&self, start_request: &StartRequest, body: &Content) -> Option<String> {
+        let Content::Json(body) = body else {
+            return None;
+        };
+        let path = &start_request.path;
+        let names = ["id", "name"]
+            .into_iter()
+            .filter_map(|name| body.get(name)?.as_str());
+        let below = names.map(|name| format!("{path}/{}", escaped(name)));
+        let mut paths = below.chain([path.clone()]);
+        let table = &self.registry.on(start_request.host()).table;
+        paths.find(|path| {
+            let found = table.find(&HttpMethod::GET, path);
+            matches!(found, Found::Method { target: Target::Plain, method, .. }
+                if method.api_name == start_request.api_name() && method.verb() != "list")
         })
     }
 }
@@ -336,12 +371,11 @@ impl<'a> CallParts<'a> {
     }
 }
 
-/// Returns the final reply with the handler's `body`. JSON is shaped as the start request asks.
+/// Returns the body of the final reply, and its type. JSON is shaped as the start request asks.
 fn build_reply(
     start_request: &StartRequest,
     body: Option<Content>,
-    status: StatusCode,
-) -> Result<FinalReply, Error> {
+) -> Result<(HeaderValue, Bytes), Error> {
     let object = match body {
         None => Map::new(),
         Some(Content::Json(object)) => object,
@@ -349,11 +383,7 @@ fn build_reply(
             content_type,
             bytes,
         }) => {
-            return Ok(FinalReply {
-                status,
-                content_type,
-                body: bytes,
-            });
+            return Ok((content_type, bytes));
         }
     };
     let standard = StandardParameters::from_parameters(&start_request.parameters())?;
@@ -364,9 +394,5 @@ fn build_reply(
         Some(mask) if mask.selects_of(&object) => mask.apply(Value::Object(object)),
         _ => Value::Object(object),
     };
-    Ok(FinalReply {
-        status,
-        content_type: JSON,
-        body: json_bytes(&body, standard.pretty_print),
-    })
+    Ok((JSON, json_bytes(&body, standard.pretty_print)))
 }

@@ -14,6 +14,10 @@ pub(crate) struct FinalReply {
     pub(crate) content_type: HeaderValue,
     /// The body, already shaped as the client asked for.
     pub(crate) body: Bytes,
+    /// Length of the media. The session has it, so it is not stored.
+    pub(crate) length: u64,
+    /// URL of the resource that the upload has become, for dialects that name it in a header.
+    pub(crate) resource: Option<HeaderValue>,
 }
 
 /// Hides the body, which may be a secret, such as an upload token.
@@ -29,42 +33,53 @@ impl fmt::Debug for FinalReply {
 /// Set in a stored status if the body is not JSON. Its media type then follows.
 const HAS_CONTENT_TYPE: u16 = 0x8000;
 
+/// Set in a stored status if the reply names its resource. The URL then follows.
+const HAS_RESOURCE: u16 = 0x4000;
+
 impl FinalReply {
-    /// Two bytes of status, then the body. If the body is not JSON, its type is between them, after
-    /// two bytes with the type's length.
+    /// Two bytes of status, then the body. If the body is not JSON, its type is between them, and
+    /// if the reply names its resource, the URL: each after two bytes with its length.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let status = self.status.as_u16();
-        let mut bytes = if self.content_type == JSON {
-            status.to_be_bytes().to_vec()
-        } else {
-            let content_type = self.content_type.as_bytes();
+        let content_type = Some(&self.content_type).filter(|it| **it != JSON);
+        let mut flags = 0;
+        for (value, flag) in [
+            (content_type, HAS_CONTENT_TYPE),
+            (self.resource.as_ref(), HAS_RESOURCE),
+        ] {
+            flags |= value.map_or(0, |_| flag);
+        }
+        let mut bytes = (self.status.as_u16() | flags).to_be_bytes().to_vec();
+        for value in [content_type, self.resource.as_ref()].into_iter().flatten() {
             // No client takes a header of 64 KiB.
-            let len = u16::try_from(content_type.len()).unwrap_or(u16::MAX);
-            let mut bytes = (status | HAS_CONTENT_TYPE).to_be_bytes().to_vec();
+            let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
             bytes.extend_from_slice(&len.to_be_bytes());
-            bytes.extend_from_slice(&content_type[..usize::from(len)]);
-            bytes
-        };
+            bytes.extend_from_slice(&value.as_bytes()[..usize::from(len)]);
+        }
         bytes.extend_from_slice(&self.body);
         bytes
     }
 
-    /// Reads the stored form.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (status, rest) = bytes.split_first_chunk::<2>()?;
+    /// Reads the stored form of the reply to an upload of this length.
+    pub(crate) fn from_bytes(bytes: &[u8], length: u64) -> Option<Self> {
+        let (status, mut rest) = bytes.split_first_chunk::<2>()?;
         let status = u16::from_be_bytes(*status);
-        let (content_type, body) = if status & HAS_CONTENT_TYPE == 0 {
-            (JSON, rest)
-        } else {
-            let (len, rest) = rest.split_first_chunk::<2>()?;
-            let len = usize::from(u16::from_be_bytes(*len));
-            let (content_type, body) = rest.split_at_checked(len)?;
-            (HeaderValue::from_bytes(content_type).ok()?, body)
+        let mut value = |flag: u16| {
+            if status & flag == 0 {
+                return Some(None);
+            }
+            let (len, after) = rest.split_first_chunk::<2>()?;
+            let (value, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+            rest = after;
+            HeaderValue::from_bytes(value).ok().map(Some)
         };
+        let content_type = value(HAS_CONTENT_TYPE)?.unwrap_or(JSON);
+        let resource = value(HAS_RESOURCE)?;
         Some(Self {
-            status: StatusCode::from_u16(status & !HAS_CONTENT_TYPE).ok()?,
+            status: StatusCode::from_u16(status & !(HAS_CONTENT_TYPE | HAS_RESOURCE)).ok()?,
             content_type,
-            body: Bytes::copy_from_slice(body),
+            body: Bytes::copy_from_slice(rest),
+            length,
+            resource,
         })
     }
 }
@@ -78,6 +93,8 @@ mod tests {
             status: StatusCode::CREATED,
             content_type,
             body: Bytes::from_static(b"{}"),
+            length: 7,
+            resource: None,
         }
     }
 
@@ -85,7 +102,7 @@ mod tests {
     fn json_reply_is_stored_as_its_status_and_its_body() {
         let json = reply(JSON);
         assert_eq!(json.to_bytes(), b"\x00\xc9{}");
-        assert_eq!(FinalReply::from_bytes(b"\x00\xc9{}"), Some(json));
+        assert_eq!(FinalReply::from_bytes(b"\x00\xc9{}", 7), Some(json));
     }
 
     #[test]
@@ -93,7 +110,18 @@ mod tests {
         let long = format!("text/plain; {}", "x".repeat(300));
         for content_type in ["text/plain", "", &long] {
             let typed = reply(HeaderValue::from_str(content_type).unwrap());
-            assert_eq!(FinalReply::from_bytes(&typed.to_bytes()), Some(typed));
+            assert_eq!(FinalReply::from_bytes(&typed.to_bytes(), 7), Some(typed));
+        }
+    }
+
+    #[test]
+    fn reply_that_names_its_resource_is_stored_with_it() {
+        for content_type in [JSON, HeaderValue::from_static("text/plain")] {
+            let named = FinalReply {
+                resource: Some(HeaderValue::from_static("http://localhost/files/1")),
+                ..reply(content_type)
+            };
+            assert_eq!(FinalReply::from_bytes(&named.to_bytes(), 7), Some(named));
         }
     }
 
@@ -104,9 +132,11 @@ mod tests {
             b"\x00",
             b"\x80\xc9",
             b"\x80\xc9\x00\x05text",
+            b"\x40\xc9\x00\x05text",
+            b"\xc0\xc9\x00\x04text\x00",
             b"\x00\x01{}",
         ] {
-            assert_eq!(FinalReply::from_bytes(bytes), None, "{bytes:?}");
+            assert_eq!(FinalReply::from_bytes(bytes, 7), None, "{bytes:?}");
         }
     }
 }

@@ -96,6 +96,11 @@ pub(crate) struct StartRequest {
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    /// What the dialect of the session wants back when it reports on it, such as a header as it was
+    /// sent.
+    // Versions without it wrote rows without this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kept: Option<String>,
     /// The terms of the request's signed link, if it came with a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link: Option<LinkTerms>,
@@ -179,6 +184,7 @@ impl UploadHead<'_> {
             conditions: conditions(self.headers),
             file_name: file_name(self.headers),
             origin: None,
+            kept: None,
             link: self.link().cloned(),
             principal: self.principal.cloned(),
             client: self.client,
@@ -220,10 +226,15 @@ impl UploadHead<'_> {
 }
 
 /// Returns the name of the file that the headers state, percent-encoded or not, as clients write
-/// it. Bytes that are not UTF-8 and control characters become replacement characters.
+/// it. Bytes that are not UTF-8 become replacement characters.
 fn file_name(headers: &HeaderMap) -> Option<String> {
     let stated = headers.get("x-goog-upload-file-name")?;
-    let name = percent_decode(stated.as_bytes()).decode_utf8_lossy();
+    usable_name(&percent_decode(stated.as_bytes()).decode_utf8_lossy())
+}
+
+/// Returns the name of a file without spaces around it, of a limited length, and with replacement
+/// characters in place of control characters.
+pub(crate) fn usable_name(name: &str) -> Option<String> {
     let name = name.trim().chars().take(MAX_FILE_NAME_LEN);
     let name: String = name
         .map(|char| {
@@ -246,6 +257,27 @@ impl StartRequest {
     /// Returns the form that is stored with a session.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and JSON can be written as JSON")
+    }
+
+    /// Adds what a dialect has found in the head: the name of the file, and what it wants back.
+    pub(crate) fn with_statements(
+        mut self,
+        file_name: Option<String>,
+        kept: Option<String>,
+    ) -> Self {
+        self.file_name = file_name.or(self.file_name);
+        self.kept = kept;
+        self
+    }
+
+    /// Returns the virtual host of the API, if it has one.
+    pub(super) fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    /// Returns the name of the API.
+    pub(super) fn api_name(&self) -> &str {
+        &self.api
     }
 
     /// Returns the id of the method, whether or not the server still serves it.
@@ -351,7 +383,8 @@ impl StartRequest {
     fn details(&self) -> usize {
         let conditions = self.conditions.iter();
         let conditions = conditions.map(|(name, value)| name.len() + value.len());
-        self.metadata.len() + self.query.len() + conditions.sum::<usize>()
+        let kept = self.kept.as_ref().map_or(0, String::len);
+        self.metadata.len() + self.query.len() + kept + conditions.sum::<usize>()
     }
 
     /// Returns the maximum size in bytes that the signed link allows; `None` without such a limit.
@@ -409,12 +442,14 @@ impl UploadContext for StartRequest {
         self.details() + origin + texts.map(String::len).iter().sum::<usize>()
     }
 
-    /// Drops the metadata, the query and the conditions, if they are longer than [`SMALL_DETAILS`].
+    /// Drops the metadata, the query, the conditions and what the dialect keeps, if they are longer
+    /// than [`SMALL_DETAILS`].
     fn drop_details(&mut self) {
         if self.details() > SMALL_DETAILS {
             self.metadata = String::new();
             self.query = String::new();
             self.conditions = Vec::new();
+            self.kept = None;
             self.are_details_dropped = true;
         }
     }
@@ -443,6 +478,7 @@ impl StartRequest {
             conditions: Vec::new(),
             file_name: None,
             origin: None,
+            kept: None,
             link: None,
             principal: None,
             client: None,
@@ -504,9 +540,14 @@ fn types_in_metadata(metadata: &Map<String, Value>) -> impl Iterator<Item = &str
     stated.filter(|text| !text.is_empty())
 }
 
+/// Escapes all but the unreserved characters of a URL.
+pub(super) fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
 /// Writes the query without its credentials.
 fn without_credentials(query: &Parameters) -> String {
-    let escape = |text| utf8_percent_encode(text, ESCAPED).to_string();
+    let escape = escaped;
     let pairs = query.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
     let pairs: Vec<_> = pairs
         .map(|(name, value)| format!("{}={}", escape(name), escape(value)))

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use windlass_digest::ExpectedDigests;
 use windlass_discovery::Api;
 use windlass_proto::command::{
-    BodyLength, Command, Framing, SessionAction, SessionHead, SessionRequest, StartHead,
+    BodyLength, Command, End, Framing, Overlap, Query, SessionAction, SessionHead, SessionRequest,
+    StartHead,
 };
-use windlass_proto::dialect::{Condition, Dialect, Outcome, RequestHead};
+use windlass_proto::dialect::{Condition, Dialect, Outcome, RequestHead, RequestTarget};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::reply::{ErrorReply, ReplyHead};
 use windlass_proto::session::{ChunkRule, Rules, SessionError};
@@ -34,8 +35,8 @@ impl Dialect for Toy {
         "toy"
     }
 
-    fn claims(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key("toy")
+    fn claims(&self, target: &RequestTarget<'_>) -> bool {
+        target.is_upload_path && target.headers.contains_key("toy")
     }
 
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError> {
@@ -48,19 +49,15 @@ impl Dialect for Toy {
         if verb == "begin" {
             return Ok(Command::Start(StartHead {
                 content_type: Some("image/png".to_owned()),
-                content_length: None,
-                length: BodyLength::Exact(length),
-                expected: ExpectedDigests::default(),
+                ..StartHead::with_metadata(BodyLength::Exact(length))
             }));
         }
         let upload_id = request.parameters.upload_id().ok_or(INVALID)?;
         let action = match verb {
             "stop" => return Ok(Command::Cancel { upload_id }),
-            "ask" => SessionAction::Query,
-            "put" => SessionAction::Append { first: offset },
-            "end" => SessionAction::Finish {
-                first: Some(offset),
-            },
+            "ask" => SessionAction::Query(Query::Undisturbed),
+            "put" => append_at(offset, End::Never),
+            "end" => append_at(offset, End::Always),
             _ => return Err(INVALID),
         };
         Ok(Command::Session(SessionHead {
@@ -82,13 +79,13 @@ impl Dialect for Toy {
     fn reply(&self, outcome: Outcome<'_>) -> ReplyHead {
         match outcome {
             Outcome::Started { location, .. } => with(StatusCode::CREATED, "toy-session", location),
-            Outcome::Committed { offset, .. } => {
-                with(StatusCode::ACCEPTED, "toy-offset", offset.into())
+            Outcome::Committed { status, .. } => {
+                with(StatusCode::ACCEPTED, "toy-offset", status.offset.into())
             }
             // With a `Content-Length` of 0, which the server replaces.
-            Outcome::Final { content_type, .. } => {
+            Outcome::Final(end) => {
                 let mut reply = ReplyHead::empty(StatusCode::OK);
-                reply.headers.insert("content-type", content_type);
+                reply.headers.insert("content-type", end.content_type);
                 reply
             }
             Outcome::Cancelled => ReplyHead::empty(StatusCode::NO_CONTENT),
@@ -109,6 +106,15 @@ impl Dialect for Toy {
             Condition::OtherDialect => ErrorReply::empty(StatusCode::MISDIRECTED_REQUEST, "toy"),
             _ => ErrorReply::empty(StatusCode::SERVICE_UNAVAILABLE, "toy"),
         }
+    }
+}
+
+fn append_at(first: u64, end: End) -> SessionAction {
+    SessionAction::AppendAt {
+        first,
+        overlap: Overlap::Skip,
+        end,
+        length: None,
     }
 }
 

@@ -14,12 +14,12 @@ fn asked(
 }
 
 fn append(snapshot: Snapshot, first: u64, len: u64) -> Result<Step, SessionError> {
-    let action = SessionAction::Append { first };
+    let action = append_at(first, End::Never);
     asked(snapshot, action, BodyLength::Exact(len))
 }
 
 fn finish(snapshot: Snapshot, first: u64, len: u64) -> Result<Step, SessionError> {
-    let action = SessionAction::Finish { first: Some(first) };
+    let action = append_at(first, End::Always);
     asked(snapshot, action, BodyLength::Exact(len))
 }
 
@@ -33,7 +33,7 @@ fn appended_bytes_do_not_end_the_upload_even_at_its_declared_size() {
 
 #[test]
 fn streamed_bytes_do_not_end_the_upload() {
-    let action = SessionAction::Append { first: 4 };
+    let action = append_at(4, End::Never);
     let (stored, outcome) = send(
         filter(asked(active(4, None), action, BodyLength::Unknown)),
         6,
@@ -65,7 +65,7 @@ fn bytes_after_the_committed_offset_are_refused() {
 
 #[test]
 fn finish_without_a_body_ends_with_the_committed_bytes() {
-    let action = SessionAction::Finish { first: None };
+    let action = SessionAction::Finish;
     for total in [None, Some(4)] {
         let step = asked(active(4, total), action, BodyLength::Exact(0));
         let (stored, outcome) = send(filter(step), 0);
@@ -77,7 +77,7 @@ fn finish_without_a_body_ends_with_the_committed_bytes() {
 
 #[test]
 fn finish_without_an_offset_takes_no_bytes() {
-    let action = SessionAction::Finish { first: None };
+    let action = SessionAction::Finish;
     for body in [BodyLength::Exact(1), BodyLength::Unknown] {
         let mut filter = filter(asked(active(4, None), action, body));
         let refused = filter.accept(Bytes::from_static(b"x"));
@@ -102,7 +102,7 @@ fn more_than_the_declared_size_ends_the_session() {
     let more = SessionError::MoreThanDeclared { declared: 10 };
     assert_eq!(append(active(4, Some(10)), 4, 7), Err(more));
     assert_eq!(finish(active(4, Some(10)), 4, 7), Err(more));
-    let action = SessionAction::Append { first: 4 };
+    let action = append_at(4, End::Never);
     let mut streamed = filter(asked(active(4, Some(10)), action, BodyLength::Unknown));
     assert_eq!(streamed.accept(Bytes::from_static(b"1234567")), Err(more));
     assert!(more.ends_session());
@@ -110,7 +110,7 @@ fn more_than_the_declared_size_ends_the_session() {
 
 #[test]
 fn streamed_end_beyond_the_declared_size_ends_the_session() {
-    let action = SessionAction::Finish { first: Some(4) };
+    let action = append_at(4, End::Always);
     let mut streamed = filter(asked(active(4, Some(10)), action, BodyLength::Unknown));
     let more = SessionError::MoreThanDeclared { declared: 10 };
     assert_eq!(streamed.accept(Bytes::from_static(b"1234567")), Err(more));
@@ -171,20 +171,24 @@ fn offsets_that_overflow_are_refused() {
 #[test]
 fn query_never_finishes() {
     for total in [None, Some(4), Some(10)] {
-        let step = asked(active(4, total), SessionAction::Query, BodyLength::Exact(0));
+        let step = asked(
+            active(4, total),
+            SessionAction::Query(Query::Undisturbed),
+            BodyLength::Exact(0),
+        );
         assert_eq!(step, Ok(Step::Report));
     }
 }
 
 #[test]
 fn streamed_body_that_is_not_the_last_may_commit_nothing() {
-    let action = SessionAction::Append { first: 4 };
+    let action = append_at(4, End::Never);
     let append = filter(asked(active(4, None), action, BodyLength::Unknown));
     assert!(!append.commits());
-    let action = SessionAction::Finish { first: Some(4) };
+    let action = append_at(4, End::Always);
     let finish = filter(asked(active(4, None), action, BodyLength::Unknown));
     assert!(finish.commits());
-    let action = SessionAction::Finish { first: None };
+    let action = SessionAction::Finish;
     let bare = filter(asked(active(4, None), action, BodyLength::Exact(0)));
     assert!(!bare.commits());
 }

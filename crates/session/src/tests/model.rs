@@ -72,12 +72,26 @@ fn content_range() -> impl Strategy<Value = ContentRange> {
     ]
 }
 
+/// A body whose request says itself where it begins and what it ends.
+fn any_part() -> impl Strategy<Value = SessionAction> {
+    let overlap = prop_oneof![Just(Overlap::Skip), Just(Overlap::Conflict)];
+    let end = prop_oneof![Just(End::Never), Just(End::AtLength), Just(End::Always)];
+    let parts = (number(), overlap, end, proptest::option::of(number()));
+    parts.prop_map(|(first, overlap, end, length)| SessionAction::AppendAt {
+        first,
+        overlap,
+        end,
+        length,
+    })
+}
+
 fn action() -> impl Strategy<Value = SessionAction> {
     prop_oneof![
         proptest::option::of(content_range()).prop_map(|range| SessionAction::Ranged(Ok(range))),
-        number().prop_map(|first| SessionAction::Append { first }),
-        proptest::option::of(number()).prop_map(|first| SessionAction::Finish { first }),
-        Just(SessionAction::Query),
+        any_part(),
+        Just(SessionAction::Finish),
+        Just(SessionAction::Query(Query::Undisturbed)),
+        Just(SessionAction::Query(Query::SettledAtLength)),
     ]
 }
 

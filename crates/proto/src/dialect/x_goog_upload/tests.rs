@@ -2,6 +2,7 @@ use http::Version;
 
 use super::*;
 use crate::command::{Framing, MultipartHead, SimpleHead};
+use crate::dialect::SessionStatus;
 use crate::parameters::Parameters;
 use crate::session::SessionError;
 
@@ -76,7 +77,20 @@ fn dialect_claims_requests_with_its_headers_alone() {
         if let Some(name) = name {
             headers.insert(name, HeaderValue::from_static("x"));
         }
-        assert_eq!(XGoogUpload.claims(&headers), expected, "{name:?}");
+        for (http_method, is_upload_path, is_ours) in [
+            (Method::POST, true, true),
+            (Method::DELETE, true, true),
+            (Method::POST, false, true),
+            (Method::GET, false, false),
+        ] {
+            let claims = XGoogUpload.claims(&RequestTarget {
+                http_method: &http_method,
+                is_upload_path,
+                parameters: &Parameters::default(),
+                headers: &headers,
+            });
+            assert_eq!(claims, expected && is_ours, "{http_method} {name:?}");
+        }
     }
 }
 
@@ -172,8 +186,8 @@ fn start_may_come_without_the_protocol_and_with_any_method_of_a_start() {
 
 #[test]
 fn commands_to_a_session_become_its_actions() {
-    let append = SessionAction::Append { first: 7 };
-    let finish = |first| SessionAction::Finish { first };
+    let append = append_at(7, End::Never);
+    let finish = |first| append_at(first, End::Always);
     let table = [
         (
             &[(COMMAND, "upload"), (OFFSET, "7"), (LENGTH, "5")][..],
@@ -189,35 +203,41 @@ fn commands_to_a_session_become_its_actions() {
         ),
         (
             &[(COMMAND, "upload, finalize"), (OFFSET, "0"), (LENGTH, "0")],
-            (finish(Some(0)), BodyLength::Exact(0)),
+            (finish(0), BodyLength::Exact(0)),
         ),
         (
             &[(COMMAND, "upload,finalize"), (OFFSET, "7"), (LENGTH, "5")],
-            (finish(Some(7)), BodyLength::Exact(5)),
+            (finish(7), BodyLength::Exact(5)),
         ),
         (
             &[(COMMAND, "Finalize , Upload"), (OFFSET, "7"), (LENGTH, "5")],
-            (finish(Some(7)), BodyLength::Exact(5)),
+            (finish(7), BodyLength::Exact(5)),
         ),
         (
             &[(COMMAND, "finalize"), (LENGTH, "0")],
-            (finish(None), BodyLength::Exact(0)),
+            (SessionAction::Finish, BodyLength::Exact(0)),
         ),
         (
             &[(COMMAND, "finalize")],
-            (finish(None), BodyLength::Exact(0)),
+            (SessionAction::Finish, BodyLength::Exact(0)),
         ),
         (
             &[(COMMAND, "finalize"), (OFFSET, "7"), (LENGTH, "0")],
-            (finish(Some(7)), BodyLength::Exact(0)),
+            (finish(7), BodyLength::Exact(0)),
         ),
         (
             &[(COMMAND, "query"), (LENGTH, "0")],
-            (SessionAction::Query, BodyLength::Exact(0)),
+            (
+                SessionAction::Query(Query::Undisturbed),
+                BodyLength::Exact(0),
+            ),
         ),
         (
             &[(COMMAND, "query")],
-            (SessionAction::Query, BodyLength::Exact(0)),
+            (
+                SessionAction::Query(Query::Undisturbed),
+                BodyLength::Exact(0),
+            ),
         ),
     ];
     for (fields, expected) in table {
@@ -329,6 +349,8 @@ fn replies_state_whether_the_upload_goes_on() {
     let start = XGoogUpload.reply(Outcome::Started {
         location: location.clone(),
         upload_id: HeaderValue::from_static("u"),
+        status: SessionStatus::with_offset(0),
+        with_data: false,
     });
     assert_eq!(start.status, StatusCode::OK);
     assert_eq!(status(&start.headers), Some("active"));
@@ -338,7 +360,7 @@ fn replies_state_whether_the_upload_goes_on() {
     assert_eq!(start.headers["x-guploader-uploadid"], "u");
 
     let committed = XGoogUpload.reply(Outcome::Committed {
-        offset: 7,
+        status: SessionStatus::with_offset(7),
         upload_id: &upload_id,
         no_308: false,
     });
@@ -350,11 +372,15 @@ fn replies_state_whether_the_upload_goes_on() {
         "262144"
     );
 
-    let end = XGoogUpload.reply(Outcome::Final {
+    let end = XGoogUpload.reply(Outcome::Final(Final {
         status: StatusCode::CREATED,
         content_type: HeaderValue::from_static("text/plain"),
+        length: 7,
+        resource: None,
         upload_id: Some(&upload_id),
-    });
+        location: None,
+        kept: None,
+    }));
     assert_eq!(end.status, StatusCode::OK);
     assert_eq!(status(&end.headers), Some("final"));
     assert_eq!(end.headers["content-type"], "text/plain");
