@@ -6,7 +6,8 @@
 //! session remembers the dialect that began it, and only that dialect may change it.
 //!
 //! [`XGoogUpload`] is the dialect of Firebase's and Gemini's libraries and of Google's newer
-//! libraries. [`Google`] is the dialect of all requests that no other dialect claims.
+//! libraries, [`Tus`] that of tus clients. [`Google`] is the dialect of all requests that no other
+//! dialect claims.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +23,11 @@ use crate::session::Rules;
 
 mod google;
 mod head;
+mod tus;
 mod x_goog_upload;
 
 pub use google::Google;
+pub use tus::Tus;
 pub use x_goog_upload::XGoogUpload;
 
 /// A wire form.

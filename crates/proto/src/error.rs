@@ -59,6 +59,32 @@ pub enum ProtocolError {
         /// Name of the header in its usual spelling.
         name: &'static str,
     },
+    /// A header that the request needs is missing.
+    #[error("The header {name} is missing.")]
+    MissingHeader {
+        /// Name of the header in its usual spelling.
+        name: &'static str,
+    },
+    /// A header belongs to a part of the protocol that the server does not speak.
+    #[error("This server does not support the header {name}; send the request without it.")]
+    UnsupportedHeader {
+        /// Name of the header in its usual spelling.
+        name: &'static str,
+    },
+    /// The request states no version of the protocol, or one that the server does not speak.
+    #[error("The header {header} must name a version that this server speaks: {supported}.")]
+    UnsupportedVersion {
+        /// Name of the header in its usual spelling.
+        header: &'static str,
+        /// The version.
+        supported: &'static str,
+    },
+    /// The body of a request to a session has another type than a part of the media has.
+    #[error("The Content-Type of a request that uploads must be {expected}.")]
+    PartType {
+        /// The type.
+        expected: &'static str,
+    },
     /// Data was sent to the URI that starts sessions.
     #[error(
         "A request that starts an upload has a Content-Range header; send the data to the session's URI."

@@ -35,6 +35,35 @@ pub const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 pub const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 /// Digests of the whole media: `crc32c=...,md5=...`.
 pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
+/// The extensions of tus that a server has.
+pub const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
+/// Maximum size in bytes of an upload by tus.
+pub const TUS_MAX_SIZE: HeaderName = HeaderName::from_static("tus-max-size");
+/// The version of tus that a request or a reply uses.
+pub const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
+/// The versions of tus that a server speaks.
+pub const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
+/// Digest of the body of one request, in tus.
+pub const UPLOAD_CHECKSUM: HeaderName = HeaderName::from_static("upload-checksum");
+/// Whether the upload ends with the request, in the IETF draft.
+pub const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
+/// What an upload is concatenated from, in tus.
+pub const UPLOAD_CONCAT: HeaderName = HeaderName::from_static("upload-concat");
+/// States that the length comes later, in tus.
+pub const UPLOAD_DEFER_LENGTH: HeaderName = HeaderName::from_static("upload-defer-length");
+/// Version of the IETF draft.
+pub const UPLOAD_DRAFT_INTEROP_VERSION: HeaderName =
+    HeaderName::from_static("upload-draft-interop-version");
+/// When an unfinished upload ends, in tus.
+pub const UPLOAD_EXPIRES: HeaderName = HeaderName::from_static("upload-expires");
+/// The inverse of [`UPLOAD_COMPLETE`] in older versions of the IETF draft.
+pub const UPLOAD_INCOMPLETE: HeaderName = HeaderName::from_static("upload-incomplete");
+/// Length in bytes of the whole media, in tus and in the IETF draft.
+pub const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
+/// What the client states about the file, in tus.
+pub const UPLOAD_METADATA: HeaderName = HeaderName::from_static("upload-metadata");
+/// Offset of the body's first byte, or number of committed bytes, in tus and in the IETF draft.
+pub const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 /// Number of bytes that each chunk but the last should be a multiple of.
 pub const X_GOOG_UPLOAD_CHUNK_GRANULARITY: HeaderName =
     HeaderName::from_static("x-goog-upload-chunk-granularity");

@@ -57,8 +57,7 @@ pub struct Settings {
     pub hsts: Duration,
     /// The origins with pages that may call the APIs from a browser. They apply to APIs without a
     /// [separate policy](crate::ServedApi::cors) and to paths that belong to no API. Default: none;
-    /// preflights are then answered 405 like other OPTIONS requests, and replies have no CORS
-    /// headers.
+    /// preflights are then answered 405, and replies have no CORS headers.
     pub cors: Option<CorsPolicy>,
     /// Whether a session that was started with an `Origin` refuses (403) requests with another
     /// `Origin`. Requests without an `Origin` are accepted. A browser sends `Origin` with every

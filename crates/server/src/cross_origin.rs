@@ -59,7 +59,9 @@ const UPLOAD_METHODS: [HttpMethod; 6] = [
 // Names that are safelisted by the Fetch standard, such as Content-Type and Content-Length, are not
 // here.
 const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encoding, Content-Range, Date, ETag, \
-                       Location, Range, Retry-After, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
+                       Content-Location, Location, Range, Retry-After, Tus-Extension, Tus-Max-Size, Tus-Resumable, \
+                       Tus-Version, Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, \
+                       Upload-Offset, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
                        X-Goog-Hash, X-Goog-Metageneration, X-Goog-Storage-Class, X-Goog-Stored-Content-Encoding, \
                        X-Goog-Stored-Content-Length, X-Goog-Upload-Chunk-Granularity, X-Goog-Upload-Control-URL, \
                        X-Goog-Upload-Size-Received, X-Goog-Upload-Status, X-Goog-Upload-URL, \

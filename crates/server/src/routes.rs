@@ -8,7 +8,7 @@ mod session_call;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, ORIGIN};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -312,7 +312,12 @@ impl Routed<'_> {
     /// Describes uploads to the path to a client that asks by `OPTIONS`. `None` if it does not ask,
     /// no dialect describes them, or the path takes no uploads.
     fn describe_uploads(&self) -> Option<Reply> {
-        if *self.http_method != HttpMethod::OPTIONS {
+        // A preflight is a question about pages, and its answer comes from a policy alone.
+        let is_preflight = self
+            .head
+            .headers
+            .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if *self.http_method != HttpMethod::OPTIONS || is_preflight {
             return None;
         }
         let Site {

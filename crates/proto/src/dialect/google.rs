@@ -341,6 +341,17 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
                 .header("Content-Encoding")
         }
         ProtocolError::InvalidHeader { name } => bad("invalid").header(*name),
+        ProtocolError::MissingHeader { name } => bad("required").header(*name),
+        ProtocolError::UnsupportedHeader { name } => {
+            ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented").header(*name)
+        }
+        ProtocolError::UnsupportedVersion { header, .. } => {
+            ErrorReply::json(StatusCode::PRECONDITION_FAILED, "conditionNotMet").header(*header)
+        }
+        ProtocolError::PartType { .. } => {
+            ErrorReply::json(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupportedMediaType")
+                .header("Content-Type")
+        }
         ProtocolError::DataOnStart => bad("badRequest").header("Content-Range"),
         ProtocolError::Related(error) => related(error),
         ProtocolError::Metadata(

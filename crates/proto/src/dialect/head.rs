@@ -138,7 +138,7 @@ pub(super) fn invalid(name: &'static str) -> ProtocolError {
 }
 
 /// Returns whether a text begins with `type/subtype` (RFC 9110, 8.3.1). Parameters are not checked.
-fn is_media_type(text: &str) -> bool {
+pub(super) fn is_media_type(text: &str) -> bool {
     let essence = text
         .split_once(';')
         .map_or(text, |(essence, _)| essence)

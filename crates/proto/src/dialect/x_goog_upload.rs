@@ -140,6 +140,10 @@ impl Dialect for XGoogUpload {
             | ProtocolError::TransferEncoding
             | ProtocolError::ContentEncoding
             | ProtocolError::InvalidHeader { .. }
+            | ProtocolError::MissingHeader { .. }
+            | ProtocolError::UnsupportedHeader { .. }
+            | ProtocolError::UnsupportedVersion { .. }
+            | ProtocolError::PartType { .. }
             | ProtocolError::DataOnStart
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)

@@ -39,6 +39,7 @@ mod slow_bodies;
 mod stops;
 mod swept;
 mod syncs;
+mod tus;
 mod unavailable;
 mod warm;
 mod world;
