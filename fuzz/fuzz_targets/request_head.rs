@@ -14,13 +14,12 @@ use windlass_proto::command::{
     BodyLength, Command, Framing, SessionHead, SessionRequest, effective_method,
 };
 use windlass_proto::content_range::CommittedRange;
-use windlass_proto::dialect::{Dialect, Google, Outcome, RequestHead, XGoogUpload};
+use windlass_proto::dialect::{
+    Dialect, Google, Outcome, RequestHead, RequestTarget, SessionStatus, Tus, XGoogUpload,
+};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::Parameters;
 use windlass_proto::session::{BodyFilter, Rules, Snapshot, State, Step, step};
-
-/// All dialects. Each reads every head, including heads that it would not claim.
-const DIALECTS: [&dyn Dialect; 2] = [&Google, &XGoogUpload];
 
 /// Number of bytes that the session has.
 const OFFSET: u64 = 262_144;
@@ -42,9 +41,21 @@ fuzz_target!(|input: &[u8]| {
 fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
     let mut words = request_line.splitn(2, |byte| *byte == b' ');
     let method = Method::from_bytes(words.next()?).ok()?;
-    let target: http::Uri = str::from_utf8(words.next()?).ok()?.parse().ok()?;
-    let parameters = Parameters::parse(target.query()).ok()?;
+    let uri: http::Uri = str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let parameters = Parameters::parse(uri.query()).ok()?;
     let method = effective_method(&method, headers).ok()?;
+    let target = RequestTarget {
+        http_method: &method,
+        is_upload_path: true,
+        parameters: &parameters,
+        headers,
+    };
+    let tus = Tus::default().of_request(&target)?;
+    // Each reads every head, including heads that it would not claim.
+    let dialects: [&dyn Dialect; 3] = [&Google, &XGoogUpload, &*tus];
+    for dialect in dialects {
+        let _ = (dialect.claims(&target), dialect.intent(&target));
+    }
     for (version, end_of_stream) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
         let Ok(framing) = Framing::of(version, headers, end_of_stream) else {
             continue;
@@ -55,7 +66,7 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
             headers,
             framing,
         };
-        for dialect in DIALECTS {
+        for dialect in dialects {
             match dialect.command(&head) {
                 Ok(Command::Session(head)) => session(dialect, &head),
                 Ok(Command::Start(head)) => assert!(head.declared_total() != Some(0)),
@@ -90,7 +101,7 @@ fn session(dialect: &dyn Dialect, head: &SessionHead) {
         }
     }
     let reply = dialect.reply(Outcome::Committed {
-        offset: OFFSET,
+        status: SessionStatus::with_offset(OFFSET),
         upload_id: &head.upload_id,
         no_308: head.no_308,
     });
@@ -123,7 +134,8 @@ fn offset_in(headers: &HeaderMap) -> Option<u64> {
     if let Some(range) = range.and_then(|range| CommittedRange::parse(range.as_bytes())) {
         return Some(range.committed());
     }
-    let received = headers.get("x-goog-upload-size-received")?;
+    let names = ["x-goog-upload-size-received", "upload-offset"];
+    let received = names.iter().find_map(|name| headers.get(*name))?;
     received.to_str().ok()?.parse().ok()
 }
 

@@ -7,7 +7,7 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use windlass_fuzz::media;
-use windlass_proto::command::{BodyLength, SessionAction, SessionRequest};
+use windlass_proto::command::{BodyLength, End, Overlap, Query, SessionAction, SessionRequest};
 use windlass_proto::content_range::{CHUNK_GRANULARITY, ContentRange, ContentRangeError};
 use windlass_proto::session::{
     BodyFilter, ChunkRule, Ending, Outcome, Rules, SessionError, Snapshot, State, Step, step,
@@ -47,9 +47,29 @@ enum Action {
     Bounded(Number, Number, Option<Number>),
     ToEnd(Number, Option<Number>),
     RangeQuery(Option<Number>),
-    Append(Number),
-    Finish(Option<Number>),
-    Query,
+    AppendAt(Number, Place, Stop, Option<Number>),
+    Finish,
+    Query(Asked),
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Place {
+    Skip,
+    Conflict,
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Stop {
+    Never,
+    AtLength,
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Asked {
+    Undisturbed,
+    Settled,
+    SettledAtLength,
 }
 
 /// A number, often one at which something changes.
@@ -233,6 +253,8 @@ impl Session {
         match self.now.state {
             State::Active if error.ends_session() => self.now.state = State::Failed,
             State::Active => {}
+            State::Finishing | State::Finished
+                if matches!(error, SessionError::Conflict { .. }) => {}
             State::Finished => assert!(matches!(error, SessionError::AfterEnd { .. })),
             State::Failed => assert_eq!(*error, SessionError::Gone),
             State::Cancelled => assert_eq!(*error, SessionError::Cancelled),
@@ -290,9 +312,8 @@ impl Session {
         };
         for action in [
             SessionAction::Ranged(Ok(Some(range))),
-            SessionAction::Finish {
-                first: Some(offset),
-            },
+            append_at(offset, Overlap::Skip, End::Always),
+            append_at(offset, Overlap::Conflict, End::Always),
         ] {
             let body = BodyLength::Exact(end - offset);
             let asked = SessionRequest { action, body };
@@ -311,19 +332,44 @@ impl Session {
     }
 }
 
+fn append_at(first: u64, overlap: Overlap, end: End) -> SessionAction {
+    SessionAction::AppendAt {
+        first,
+        overlap,
+        end,
+        length: None,
+    }
+}
+
 impl Action {
     fn of(&self, now: &Snapshot) -> SessionAction {
         let some = |number: Option<Number>| number.map(|number| number.of(now));
         let range = match *self {
             Self::Malformed => return SessionAction::Ranged(Err(ContentRangeError::Syntax)),
             Self::Whole => return SessionAction::Ranged(Ok(None)),
-            Self::Append(first) => {
-                return SessionAction::Append {
+            Self::AppendAt(first, place, stop, length) => {
+                return SessionAction::AppendAt {
                     first: first.of(now),
+                    overlap: match place {
+                        Place::Skip => Overlap::Skip,
+                        Place::Conflict => Overlap::Conflict,
+                    },
+                    end: match stop {
+                        Stop::Never => End::Never,
+                        Stop::AtLength => End::AtLength,
+                        Stop::Always => End::Always,
+                    },
+                    length: some(length),
                 };
             }
-            Self::Finish(first) => return SessionAction::Finish { first: some(first) },
-            Self::Query => return SessionAction::Query,
+            Self::Finish => return SessionAction::Finish,
+            Self::Query(asked) => {
+                return SessionAction::Query(match asked {
+                    Asked::Undisturbed => Query::Undisturbed,
+                    Asked::Settled => Query::Settled,
+                    Asked::SettledAtLength => Query::SettledAtLength,
+                });
+            }
             Self::Bounded(first, last, total) => ContentRange::Bounded {
                 first: first.of(now),
                 last: last.of(now),
