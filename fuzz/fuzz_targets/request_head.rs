@@ -15,7 +15,7 @@ use windlass_proto::command::{
 };
 use windlass_proto::content_range::CommittedRange;
 use windlass_proto::dialect::{
-    Dialect, Google, Outcome, RequestHead, RequestTarget, SessionStatus, Tus, XGoogUpload,
+    Dialect, Google, Ietf, Outcome, RequestHead, RequestTarget, SessionStatus, Tus, XGoogUpload,
 };
 use windlass_proto::error::ProtocolError;
 use windlass_proto::parameters::Parameters;
@@ -50,9 +50,10 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
         parameters: &parameters,
         headers,
     };
+    let ietf = Ietf::default().of_request(&target)?;
     let tus = Tus::default().of_request(&target)?;
     // Each reads every head, including heads that it would not claim.
-    let dialects: [&dyn Dialect; 3] = [&Google, &XGoogUpload, &*tus];
+    let dialects: [&dyn Dialect; 4] = [&Google, &XGoogUpload, &*ietf, &*tus];
     for dialect in dialects {
         let _ = (dialect.claims(&target), dialect.intent(&target));
     }

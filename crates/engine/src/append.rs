@@ -275,7 +275,10 @@ impl<C: Completion> Append<C> {
                     Ok(()) => continue,
                     Err(error) => return Stop::Storage(error),
                 },
-                Step::Checkpoint(Ok(())) => continue,
+                Step::Checkpoint(Ok(())) => {
+                    stream.committed(self.session().progress.offset);
+                    continue;
+                }
                 Step::Checkpoint(Err(error)) => return Stop::Storage(error),
             };
             let kept = match body_filter.accept(data) {

@@ -30,6 +30,12 @@ pub trait MediaStream: Send + 'static {
         false
     }
 
+    /// Is told how many bytes of the media are committed, while the request goes on. A front may
+    /// tell its client. Must not wait.
+    fn committed(&mut self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Reads the rest if it is known to be short, so that the connection can be used again.
     fn finish_if_short(&mut self) -> impl Future<Output = ()> + Send {
         std::future::ready(())

@@ -23,10 +23,12 @@ use crate::session::Rules;
 
 mod google;
 mod head;
+mod ietf;
 mod tus;
 mod x_goog_upload;
 
 pub use google::Google;
+pub use ietf::Ietf;
 pub use tus::Tus;
 pub use x_goog_upload::XGoogUpload;
 
@@ -96,6 +98,13 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// that refuses a request before it routes it. Default: none.
     fn mark(&self, headers: &mut HeaderMap) {
         let _ = headers;
+    }
+
+    /// Returns the header fields of an interim reply (104) that reports progress, before the reply to
+    /// the request. `None` if the client does not expect one. Default: none.
+    fn progress(&self, progress: Progress<'_>) -> Option<HeaderMap> {
+        let _ = progress;
+        None
     }
 
     /// Adds what a reply to `OPTIONS` says about uploads to a path. The headers are those of all
@@ -209,6 +218,21 @@ pub enum Outcome<'a> {
     Final(Final<'a>),
     /// The session was cancelled by this request.
     Cancelled,
+}
+
+/// The progress of a request that brings data.
+#[derive(Debug, Clone, Copy)]
+pub enum Progress<'a> {
+    /// The request has started a session.
+    Started {
+        /// Absolute session URI.
+        location: &'a HeaderValue,
+    },
+    /// Bytes are committed.
+    Committed {
+        /// Number of committed bytes of the media.
+        offset: u64,
+    },
 }
 
 /// An unfinished session.

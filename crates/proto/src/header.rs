@@ -60,6 +60,8 @@ pub const UPLOAD_EXPIRES: HeaderName = HeaderName::from_static("upload-expires")
 pub const UPLOAD_INCOMPLETE: HeaderName = HeaderName::from_static("upload-incomplete");
 /// Length in bytes of the whole media, in tus and in the IETF draft.
 pub const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
+/// The limits on uploads in the IETF draft.
+pub const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
 /// What the client states about the file, in tus.
 pub const UPLOAD_METADATA: HeaderName = HeaderName::from_static("upload-metadata");
 /// Offset of the body's first byte, or number of committed bytes, in tus and in the IETF draft.

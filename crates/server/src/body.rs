@@ -1,5 +1,6 @@
 //! The body of a request: decoded, bounded, and with a timeout on each wait.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,6 +69,17 @@ pub(crate) struct RequestBody {
     permit: Option<Permit>,
     /// Size of the head in bytes, which is part of the permit.
     head: u64,
+    /// Is told how many bytes of the media are committed.
+    on_commit: Option<OnCommit>,
+}
+
+/// Is told how many bytes of the media are committed.
+struct OnCommit(Box<dyn Fn(u64) + Send + Sync>);
+
+impl fmt::Debug for OnCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnCommit")
+    }
 }
 
 /// Tells whether a body was read completely, even after the body has been moved.
@@ -302,6 +314,7 @@ impl RequestBody {
             on_demand: headers.contains_key(EXPECT),
             permit: None,
             head: 0,
+            on_commit: None,
         }
     }
 
@@ -329,6 +342,11 @@ impl RequestBody {
     pub(crate) fn enlarge_head(&mut self, bytes: u64) -> Result<(), Full> {
         self.head += bytes;
         self.set_held_bytes(0)
+    }
+
+    /// Sets what is told of commits while the body is read.
+    pub(crate) fn on_commit(&mut self, on_commit: impl Fn(u64) + Send + Sync + 'static) {
+        self.on_commit = Some(OnCommit(Box::new(on_commit)));
     }
 
     /// Records that the head has been dropped.
@@ -479,6 +497,12 @@ impl MediaStream for RequestBody {
 
     fn is_verified_at_end(&self) -> bool {
         self.is_gzip()
+    }
+
+    fn committed(&mut self, offset: u64) {
+        if let Some(on_commit) = &self.on_commit {
+            (on_commit.0)(offset);
+        }
     }
 
     async fn finish_if_short(&mut self) {

@@ -6,7 +6,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use windlass_engine::Importance;
 use windlass_proto::command::effective_method;
-use windlass_proto::dialect::{Dialect, Google, Intent, Offer, RequestTarget, Tus, XGoogUpload};
+use windlass_proto::dialect::{
+    Dialect, Google, Ietf, Intent, Offer, RequestTarget, Tus, XGoogUpload,
+};
 use windlass_proto::parameters::Parameters;
 use windlass_rest::registry::plain_path;
 
@@ -24,6 +26,7 @@ impl Dialects {
     pub(crate) fn new(added: Vec<Arc<dyn Dialect>>) -> Self {
         let mut others = added;
         others.push(Arc::new(XGoogUpload));
+        others.push(Arc::new(Ietf::default()));
         others.push(Arc::new(Tus::default()));
         Self {
             others,

@@ -26,6 +26,7 @@ use crate::audit::{self, AuditAction, AuditOutcome, Sender};
 use crate::batch;
 use crate::body::{EndFlag, RequestBody};
 use crate::callers::CallerLimit;
+use crate::connections::InterimReplies;
 use crate::context::{LocalAddress, Origin, RequestContext, RequestId};
 use crate::cross_origin::{self, Answered, Marks};
 use crate::error::Error;
@@ -265,11 +266,15 @@ impl Exchange {
         match routing {
             Routing::Answered(reply) => Ok(reply),
             Routing::Session(call) => {
+                let interim = self.head.extensions.remove::<InterimReplies>();
                 (self.head.headers, self.head.extensions) = Default::default();
                 // The log needs only the path, and the query may be as long as a head.
                 self.head.uri = self.head.uri.path().parse().unwrap_or_default();
                 if let Some(body) = &mut self.body {
                     body.forget_head();
+                }
+                if let (Some(interim), Some(body)) = (interim, &mut self.body) {
+                    call.report_progress(interim, &self.dialect, body);
                 }
                 let (server, dialect) = (&self.server, &*self.dialect);
                 call.carry_out(server, dialect, &mut self.body, &self.record)

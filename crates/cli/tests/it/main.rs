@@ -40,6 +40,7 @@ mod gzip;
 mod held;
 mod hosts;
 mod http2;
+mod ietf;
 mod index_page;
 mod kill;
 mod log;

@@ -32,7 +32,7 @@ impl<'a> Head<'a> {
         Ok(SimpleHead {
             content_type,
             length: self.required_length()?,
-            expected: self.media_digests()?.merge(self.body_digests()?)?,
+            expected: self.whole_digests()?,
         })
     }
 
@@ -54,7 +54,12 @@ impl<'a> Head<'a> {
         expected_digests::from_goog_hash(self.headers)?.merge(of_representation)
     }
 
-    /// Digests that the head states for the body, which is the whole media.
+    /// Digests that the head states for the whole media, which is the body.
+    pub(super) fn whole_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
+        self.media_digests()?.merge(self.body_digests()?)
+    }
+
+    /// Digests that the head states for the body.
     fn body_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
         let of_content = digest_fields::from_content_digest(self.headers, self.coding)?;
         match self.coding {

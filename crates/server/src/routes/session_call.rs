@@ -3,19 +3,20 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, StatusCode};
 use windlass_digest::ExpectedDigests;
 use windlass_engine::identifiers::session_id;
 use windlass_engine::{Committed, Error as EngineError, SessionHead, SessionReply};
 use windlass_proto::command::{
     self as proto, BodyLength, End, FirstPart, Overlap, SessionAction, SessionRequest,
 };
-use windlass_proto::dialect::{Dialect, Expiry, Final, Outcome, SessionStatus};
+use windlass_proto::dialect::{Dialect, Expiry, Final, Outcome, Progress, SessionStatus};
 use windlass_proto::parameters::UploadId;
 use windlass_store::Timestamp;
 
 use crate::body::RequestBody;
+use crate::connections::{InterimHead, InterimReplies};
 use crate::error::Error;
 use crate::metrics::RequestRecord;
 use crate::reply::{self, Reply};
@@ -154,6 +155,28 @@ impl SessionCall {
         }
     }
 
+    /// Lets the client know by interim replies what becomes of its data, if its dialect has such
+    /// replies and it expects them.
+    pub(crate) fn report_progress(
+        &self,
+        interim: InterimReplies,
+        dialect: &Arc<dyn Dialect>,
+        body: &mut RequestBody,
+    ) {
+        if let Some(Started { location, .. }) = &self.started {
+            send(&interim, &**dialect, Progress::Started { location });
+        }
+        if dialect
+            .progress(Progress::Committed { offset: 0 })
+            .is_some()
+        {
+            let dialect = Arc::clone(dialect);
+            body.on_commit(move |offset| {
+                send(&interim, &*dialect, Progress::Committed { offset });
+            });
+        }
+    }
+
     /// Replies to a start that has brought no data.
     pub(super) fn report_start(
         self,
@@ -170,6 +193,14 @@ impl SessionCall {
         };
         let status = status_of(server, committed, None);
         started.report(dialect, &head.upload_id, status)
+    }
+}
+
+fn send(interim: &InterimReplies, dialect: &dyn Dialect, progress: Progress<'_>) {
+    let status = StatusCode::from_u16(104).expect("104 is a valid status");
+    let headers = dialect.progress(progress);
+    if let Some(head) = headers.and_then(|headers| InterimHead::new(status, &headers)) {
+        interim.send(&head);
     }
 }
 
