@@ -2,6 +2,7 @@
 //! durable bytes, and deletes no media that a row may name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use windlass_server::Stores;
@@ -75,6 +76,32 @@ impl Struck {
 }
 
 const CALM: (Trigger, InjectedFault) = (Trigger::Never, InjectedFault::Fault);
+
+#[tokio::test(start_paused = true)]
+async fn server_is_not_ready_while_its_ledger_cannot_be_asked() {
+    for (fault, reason) in [
+        (
+            InjectedFault::Unavailable,
+            "not ready: the ledger is not available now\n",
+        ),
+        (
+            InjectedFault::Slow(Duration::from_secs(60)),
+            "not ready: the ledger does not answer\n",
+        ),
+    ] {
+        // The first two calls are those of the first two probes.
+        let struck = Struck::ledger(Trigger::Once(2), fault);
+        let probe = async || struck.world.get("/readyz").await;
+        assert_eq!(probe().await.status, 200);
+        let unready = probe().await;
+        assert_eq!(unready.status, 503, "{unready:?}");
+        assert_eq!(unready.body, reason);
+        assert_eq!(struck.world.get("/healthz").await.status, 200);
+        assert!(!struck.has_failed());
+        assert_eq!(probe().await.status, 200);
+        assert_eq!(struck.ledger_calls.names(), ["check"; 3]);
+    }
+}
 
 /// Sends the bytes of the media after `from` to another server, and compares the stored media.
 async fn completes(struck: &Struck, session: &str, media: Media, from: u64) {
