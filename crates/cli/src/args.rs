@@ -27,7 +27,8 @@ use crate::settings::RawValue;
 pub(crate) use api::{ApiArgs, ApiCheckArgs, ApiCommand, ApiNewArgs, ApiShowArgs};
 pub(crate) use client::{
     CancelArgs, ConnectionArgs, CredentialArgs, DirectoryArgs, DownloadArgs, JournalArgs,
-    ResumeArgs, SessionArgs, StatusArgs, TransferArgs, UploadArgs, UploadsArgs, VerbosityArgs,
+    ProtocolArg, ResumeArgs, SessionArgs, StatusArgs, TransferArgs, UploadArgs, UploadsArgs,
+    VerbosityArgs,
 };
 pub(crate) use sign::{SignArgs, SignedMethod};
 

@@ -139,6 +139,8 @@ pub(crate) enum Error {
         id: RecordId,
         source: windlass_client::Damage,
     },
+    #[error("--protocol is for session URIs; an upload of the journal has its own")]
+    ProtocolOfRecord,
     #[error("cannot write to {}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("downloads to standard output are not supported")]
@@ -172,6 +174,7 @@ impl Error {
             | Self::Ambiguous { .. }
             | Self::Several { .. }
             | Self::WhichToCancel { .. }
+            | Self::ProtocolOfRecord
             | Self::ToStdout
             | Self::NoName => Code::Usage,
             Self::Runtime(_)
@@ -219,6 +222,7 @@ impl Error {
             Self::Ambiguous { .. } => "give more characters of the id",
             Self::Several { .. } => "give one of the ids above, or --all to continue all of them",
             Self::WhichToCancel { .. } => "give one of the ids above",
+            Self::ProtocolOfRecord => "leave out --protocol",
             Self::ToStdout => {
                 "output cannot be withdrawn when its checksum proves wrong; use -o FILE"
             }

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{ArgAction, Args as _, ValueEnum};
 use glob::Pattern;
 use url::Url;
-use windlass_client::{ChunkSize, HttpMethod, UploadType};
+use windlass_client::{ChunkSize, HttpMethod, Protocol, UploadType};
 
 use super::{Rate, Target, parse_count, parse_duration, parse_url};
 use crate::exit;
@@ -135,9 +135,10 @@ pub(crate) struct VerbosityArgs {
     pub(crate) quiet: bool,
 }
 
-/// Upload media to an API.
+/// Upload media to an API, or to a server of tus or of the IETF's draft for resumable uploads.
 ///
-/// URL is the URL of an upload method (.../upload/...). The resource that the server creates is
+/// URL is the URL of an upload method (.../upload/...), or the one at which a server of tus or of
+/// the draft creates uploads. The resource that the server creates is
 /// printed as JSON. Media of up to 5 MiB is sent in one request. Larger media is sent in a
 /// resumable session, which survives broken connections, overload, lost replies and the end of this
 /// process: it is recorded in a journal, and the same command, run again, continues the upload.
@@ -175,6 +176,16 @@ pub(crate) struct UploadArgs {
     /// and larger media, or each of several files, in a resumable session.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) upload_type: Option<TypeArg>,
+
+    /// The protocol [default: by the URL and the server]
+    ///
+    /// By default it is Google's if the path of the URL has a segment `upload`, if the URL has a
+    /// parameter `uploadType`, or with --type media and multipart. Any other URL's server is asked
+    /// by an OPTIONS request: it is tus if the server announces version 1.0.0, otherwise the IETF's
+    /// draft if the server announces that, and otherwise Google's. An upload that is continued stays
+    /// in its protocol. With tus, --metadata may have strings only; with the draft it has no place.
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) protocol: Option<ProtocolArg>,
 
     /// The HTTP method: POST creates a resource, PUT and PATCH change the resource of the URL
     #[arg(long, value_name = "VERB", ignore_case = true, default_value = "POST")]
@@ -259,7 +270,8 @@ const SOURCES_AND_URL_LONG_HELP: &str = "\
 The files to upload (`-` is standard input), then the URL of the upload method
 
 Uploads of standard input and pipes cannot be continued by another process. The URL has the form \
-http(s)://.../upload/...; the `uploadType` parameter is added to it, or read from it if it is there.";
+http(s)://.../upload/...; in Google's protocol the `uploadType` parameter is added to it, or read \
+from it if it is there. In tus and the draft it is the URL at which uploads are created.";
 
 impl clap::Args for SourcesAndUrl {
     fn augment_args(command: clap::Command) -> clap::Command {
@@ -352,6 +364,19 @@ pub(crate) enum TypeArg {
     Resumable,
 }
 
+/// A protocol on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProtocolArg {
+    /// Google's media upload protocol
+    Google,
+    /// Google's protocol with the headers X-Goog-Upload-*
+    XGoogUpload,
+    /// tus 1.0.0
+    Tus,
+    /// The IETF's draft "Resumable Uploads for HTTP"
+    Ietf,
+}
+
 /// An HTTP method on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "UPPER")]
@@ -367,6 +392,17 @@ impl From<TypeArg> for UploadType {
             TypeArg::Media => Self::Media,
             TypeArg::Multipart => Self::Multipart,
             TypeArg::Resumable => Self::Resumable,
+        }
+    }
+}
+
+impl From<ProtocolArg> for Protocol {
+    fn from(protocol: ProtocolArg) -> Self {
+        match protocol {
+            ProtocolArg::Google => Self::Google,
+            ProtocolArg::XGoogUpload => Self::XGoogUpload,
+            ProtocolArg::Tus => Self::Tus,
+            ProtocolArg::Ietf => Self::Ietf,
         }
     }
 }
@@ -391,6 +427,7 @@ Examples:
   windlass upload --recursive herd http://127.0.0.1:8080/upload/farm/v1/animals \\
     --include '*.jpg'
   windlass upload cow2.jpg http://127.0.0.1:8080/upload/farm/v1/animals/17 --method PUT
+  windlass upload cow.mp4 http://127.0.0.1:8080/files --protocol tus
   windlass upload mail.eml --content-type message/rfc822 --token google \\
     https://gmail.googleapis.com/upload/gmail/v1/users/me/messages/send
   curl -s https://example.com/cow.jpg \\
@@ -480,6 +517,10 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "ID|SESSION_URI")]
     pub(crate) target: Option<Target>,
 
+    /// The protocol of the session URI [default: google]
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) protocol: Option<ProtocolArg>,
+
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -510,6 +551,10 @@ pub(crate) struct CancelArgs {
     /// history can upload to it.
     #[arg(value_name = "ID|SESSION_URI")]
     pub(crate) target: Option<Target>,
+
+    /// The protocol of the session URI [default: google]
+    #[arg(long, value_name = "PROTOCOL", conflicts_with = "forget")]
+    pub(crate) protocol: Option<ProtocolArg>,
 
     /// Only remove the record from the journal; the session stays at the server until it expires
     #[arg(long)]

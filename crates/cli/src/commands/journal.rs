@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use url::Url;
-use windlass_client::{Client, Damage, Entry, Journal, Record, RecordId, SessionUri, Status};
+use windlass_client::{
+    Client, Damage, Entry, Journal, Protocol, Record, RecordId, SessionUri, Status,
+};
 
 use super::Error;
 use super::hints::{self, HintContext};
-use crate::args::{CancelArgs, JournalArgs, StatusArgs, Target, UploadsArgs};
+use crate::args::{CancelArgs, JournalArgs, ProtocolArg, StatusArgs, Target, UploadsArgs};
 use crate::display::{self, Display};
 use crate::exit::Code;
 use crate::output;
@@ -269,6 +271,7 @@ pub(super) fn row(record: &Record) -> Value {
         "id": record.id.to_string(),
         "source": record.source.path().display().to_string(),
         "url": place(&record.url),
+        "protocol": record.session.protocol().as_str(),
         "method": record.http_method,
         "content_type": record.content_type,
         "committed": record.committed,
@@ -319,10 +322,16 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 /// Prints the committed offsets of uploads, which it asks their servers for.
 pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
     super::print_warnings();
+    check_protocol(args.target.as_ref(), args.protocol)?;
     let (client, has_token) = super::client(&args.credentials)?;
     let mut worst = Code::Success;
     let asked = match &args.target {
-        Some(Target::Session(session)) => vec![StatusQuery::of_session(session)],
+        Some(Target::Session(session)) => {
+            vec![StatusQuery::of_session(&in_protocol(
+                session,
+                args.protocol,
+            ))]
+        }
         Some(Target::Id(id)) => {
             let journal = open(&args.journal)?;
             vec![StatusQuery::of_record(named(&journal, id)?)]
@@ -346,6 +355,20 @@ pub(super) async fn run_status(args: StatusArgs) -> Result<Code, Error> {
         worst = worst.max(asked.ask(&client, has_token, args.json).await);
     }
     Ok(worst)
+}
+
+/// Returns a session on the command line with its protocol, by default Google's.
+fn in_protocol(session: &SessionUri, protocol: Option<ProtocolArg>) -> SessionUri {
+    let protocol = protocol.map(Protocol::from).unwrap_or_default();
+    session.clone().with_protocol(protocol)
+}
+
+/// Refuses a protocol for an upload of the journal, which knows its own.
+fn check_protocol(target: Option<&Target>, protocol: Option<ProtocolArg>) -> Result<(), Error> {
+    match target {
+        None | Some(Target::Id(_)) if protocol.is_some() => Err(Error::ProtocolOfRecord),
+        None | Some(Target::Id(_) | Target::Session(_)) => Ok(()),
+    }
 }
 
 /// A session, with its record in the journal if it has one.
@@ -447,6 +470,7 @@ impl StatusQuery {
 /// Cancels an upload.
 pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
     super::print_warnings();
+    check_protocol(args.target.as_ref(), args.protocol)?;
     let journal = open(&args.journal)?;
     let target = match args.target {
         Some(target) => Some(target),
@@ -470,7 +494,7 @@ pub(super) async fn run_cancel(args: CancelArgs) -> Result<Code, Error> {
         Target::Session(session) => {
             let status = match of_session(&journal, session)? {
                 Some(record) => cancel(&client, &journal, &record).await?,
-                None => client.cancel(session).await?,
+                None => client.cancel(&in_protocol(session, args.protocol)).await?,
             };
             output::note(outcome("the session", &status));
         }

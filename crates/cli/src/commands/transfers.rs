@@ -176,6 +176,7 @@ impl Transfers {
         handle.event(&Event::Uploaded(display::Uploaded {
             source: handle.source(),
             size: uploaded.size,
+            protocol: uploaded.protocol.as_str(),
             upload_type: uploaded.upload_type.as_str(),
             verified: uploaded.verified,
             restarts: uploaded.restarts,

@@ -64,7 +64,8 @@ pub(super) async fn run_upload(args: UploadArgs) -> Result<Code, Error> {
             );
             (journal, command)
         }),
-        to_upload_url: is_upload_url(&args.positional.url),
+        // Only Google's protocol asks for such a URL.
+        to_upload_url: args.protocol.is_some() || is_upload_url(&args.positional.url),
         has_token,
         names_sources: is_run(&args),
     };

@@ -323,6 +323,7 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Uploaded<'a> {
     pub(crate) source: &'a str,
     pub(crate) size: u64,
+    pub(crate) protocol: &'a str,
     pub(crate) upload_type: &'a str,
     pub(crate) verified: Verified,
     pub(crate) restarts: u32,
@@ -404,6 +405,7 @@ impl Uploaded<'_> {
             "event": "uploaded",
             "source": self.source,
             "size": self.size,
+            "protocol": self.protocol,
             "type": self.upload_type,
             "verified": verified(self.verified),
             "restarts": self.restarts,
@@ -650,12 +652,13 @@ mod tests {
                 Event::Uploaded(Uploaded {
                     source: "a",
                     size: 5,
+                    protocol: "google",
                     upload_type: "media",
                     verified,
                     restarts: 0,
                     resource: Some(&resource),
                 }),
-                r#"{"event":"uploaded","source":"a","size":5,"type":"media","verified":[],"restarts":0,"resource":{"id":"7"}}"#,
+                r#"{"event":"uploaded","source":"a","size":5,"protocol":"google","type":"media","verified":[],"restarts":0,"resource":{"id":"7"}}"#,
             ),
             (
                 Event::Downloaded(Downloaded {

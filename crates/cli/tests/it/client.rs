@@ -9,6 +9,7 @@ mod interrupt;
 mod journal;
 mod line;
 mod print;
+mod protocols;
 mod refusals;
 pub(crate) mod run;
 mod several;

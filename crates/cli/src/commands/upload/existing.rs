@@ -233,7 +233,7 @@ impl ExistingUploads {
     fn find(&self, key: &UploadKey, path: &Path) -> Vec<Record> {
         let of_file = self.records.get(path).into_iter().flatten();
         of_file
-            .filter(|record| record.key() == *key)
+            .filter(|record| key.matches(record))
             .cloned()
             .collect()
     }

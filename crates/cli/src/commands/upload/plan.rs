@@ -80,6 +80,9 @@ impl Plan {
         if let Some(upload_type) = args.upload_type {
             upload = upload.upload_type(upload_type.into());
         }
+        if let Some(protocol) = args.protocol {
+            upload = upload.protocol(protocol.into());
+        }
         if let Some(size) = args.chunk_size {
             upload = upload.chunking(Chunking::Fixed(size));
         }
