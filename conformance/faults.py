@@ -212,6 +212,8 @@ class Request(Message):
         """`start` of a session, `data` with media, `query` within a session without media, or `other`."""
         command = self.headers.get("x-goog-upload-command")
         with_body = self.is_chunked or self.length > 0
+        if "tus-resumable" in self.headers or "upload-draft-interop-version" in self.headers:
+            return {"POST": "start", "HEAD": "query", "PATCH": "data" if with_body else "query"}.get(self.method, "other")
         if command == "start" or ("uploadType=resumable" in self.target and "upload_id=" not in self.target):
             return "start"
         if command is None and "content-range" not in self.headers and not self._is_upload:

@@ -3,7 +3,6 @@
 import importlib.metadata
 import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+from client import environment
 from server import free_port
 
 LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -104,9 +104,3 @@ class FakeGcsServer(Emulator):
         except OSError as error:
             return f"its binary does not run here: {error.strerror}"
         return None
-
-
-def environment():
-    """What a process is given: nothing that would send it elsewhere than to 127.0.0.1, or change it."""
-    strange = ("_PROXY", "WINDLASS_")
-    return {name: value for name, value in os.environ.items() if not any(part in name.upper() for part in strange)}

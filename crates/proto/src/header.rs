@@ -11,26 +11,6 @@ pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest")
 pub const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Digests of the whole representation ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)).
 pub const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
-/// The version of tus in which a request or a reply is.
-pub const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
-/// The versions of tus that a server speaks.
-pub const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
-/// Whether a request ends an upload of the IETF draft, and whether an upload is complete.
-pub const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
-/// Says in tus that the size of the media will be stated later.
-pub const UPLOAD_DEFER_LENGTH: HeaderName = HeaderName::from_static("upload-defer-length");
-/// The version of the IETF draft in which a request or a reply is.
-pub const UPLOAD_DRAFT_INTEROP_VERSION: HeaderName =
-    HeaderName::from_static("upload-draft-interop-version");
-/// Size in bytes of the media of an upload of tus or of the IETF draft.
-pub const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
-/// The limits of uploads of the IETF draft.
-pub const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
-/// The metadata of an upload of tus.
-pub const UPLOAD_METADATA: HeaderName = HeaderName::from_static("upload-metadata");
-/// Number of committed bytes in replies of tus and the IETF draft; in a request, the offset of the
-/// body's first byte in the media.
-pub const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 /// The digests that a client would like to get in [`REPR_DIGEST`], with weights.
 pub const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 /// Digests of the whole media: `crc32c=...,md5=...`.
