@@ -1,7 +1,7 @@
 //! tus 1.0.0: creation by `POST`, parts by `PATCH`, questions by `HEAD` (docs/protocol.md, 2.21).
 //!
-//! A part must begin at the committed offset, and an upload ends when it reaches its length. Replies
-//! have no body: the reply that ends an upload names the resource in `Content-Location`.
+//! A part must begin at the committed offset, and an upload ends when it reaches its length.
+//! Replies have no body: the reply that ends an upload names the resource in `Content-Location`.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -69,9 +69,9 @@ impl Dialect for Tus {
         Self::NAME
     }
 
-    /// `Tus-Resumable` decides, whatever else is there: Apple's URLSession adds the fields of the
-    /// IETF draft to every upload. Without it, a request is known by a session URI of the dialect or
-    /// by another field of tus, so that its client gets to know the version that it has not stated.
+    /// `Tus-Resumable` decides, whatever else is there: Apple's `URLSession` adds the fields of the
+    /// IETF draft to every upload. Without it, a request is known by a session URI of the dialect
+    /// or by another field of tus, so that its client learns the version that it has not stated.
     fn claims(&self, target: &RequestTarget<'_>) -> bool {
         let headers = target.headers;
         let may_be_ours = target.is_upload_path || *target.http_method == Method::POST;

@@ -1,13 +1,20 @@
 //! tus 1.0.0 at the upload path of a method.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::oneshot;
+use tower_service::Service as _;
 use windlass_testkit::media::Media;
 
-use crate::world::{LIFETIME, Peer as _, Reply, SharedStores, World};
+use crate::world::{Body, LIFETIME, Peer as _, Reply, SharedStores, World};
 
 const UPLOADS: &str = "/upload/farm/v1/animals";
 
@@ -135,6 +142,51 @@ async fn other_offset_is_a_conflict_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn bytes_of_a_part_that_breaks_off_are_kept() {
+    let world = world();
+    let target = create(&world, &[("upload-length", "100")]).await;
+    let break_off = async |offset: &str, bytes: usize| {
+        let headers = [VERSION, PART, ("upload-offset", offset)];
+        let part = Body::Broken(vec![7; bytes]);
+        world.try_send("PATCH", &target, &headers, part).await
+    };
+    break_off("0", 60).await;
+    check(&head(&world, &target).await, StatusCode::OK, "60");
+    assert_eq!(world.count().await, 0);
+    // All bytes are there, but not the end of the request that brought them.
+    break_off("60", 40).await;
+    check(&head(&world, &target).await, StatusCode::OK, "100");
+    assert_eq!(world.count().await, 1, "the question has ended the upload");
+}
+
+#[tokio::test]
+async fn question_stops_a_running_part_and_tells_where_the_next_begins() {
+    let world = world();
+    let target = create(&world, &[("upload-length", "100")]).await;
+    let (ask, asked) = oneshot::channel();
+    let first = Ok::<_, Infallible>(Frame::data(Bytes::from(vec![7; 10])));
+    let rest = async move {
+        ask.send(()).expect("the test waits");
+        std::future::pending().await
+    };
+    let body = stream::iter([first]).chain(stream::once(rest));
+    let part = Request::patch(&target)
+        .header(VERSION.0, VERSION.1)
+        .header(PART.0, PART.1)
+        .header("upload-offset", "0")
+        .header("content-length", "100")
+        .body(StreamBody::new(Box::pin(body)))
+        .expect("it is valid");
+    let mut service = world.service().await;
+    let running = tokio::spawn(async move { service.call(part).await });
+    asked.await.expect("the body is read to its pause");
+    check(&head(&world, &target).await, StatusCode::OK, "10");
+    let next = patch(&world, &target, 10, vec![7; 90]).await;
+    check(&next, StatusCode::NO_CONTENT, "100");
+    running.abort();
+}
+
+#[tokio::test]
 async fn creation_may_bring_all_data_some_or_none() {
     let world = world();
     let with_data = async |length: &str, body: Vec<u8>| {
@@ -235,7 +287,9 @@ async fn upload_expires_at_the_time_that_its_replies_state() {
         "Thu, 08 Jan 1970 00:00:00 GMT"
     );
     let target = target_of(&created);
-    world.clock.advance(LIFETIME - Duration::from_secs(1));
+    world
+        .clock
+        .advance(LIFETIME.saturating_sub(Duration::from_secs(1)));
     check(&head(&world, &target).await, StatusCode::OK, "0");
     world.clock.advance(Duration::from_secs(1));
     assert_eq!(head(&world, &target).await.status, StatusCode::NOT_FOUND);

@@ -171,10 +171,10 @@ fn creation_may_bring_the_first_part() {
     let ignored = (None, BodyLength::Exact(0));
     assert_eq!(part(&[("content-type", "text/plain"), three]), Ok(ignored));
     assert_eq!(part(&[data, ("content-length", "0")]), Ok(ignored));
-    let past = SessionError::PastLength { end: 6, length: 5 };
+    let too_long = SessionError::PastLength { end: 6, length: 5 };
     assert_eq!(
         part(&[data, ("content-length", "6")]),
-        Err(ProtocolError::Session(past))
+        Err(ProtocolError::Session(too_long))
     );
     let empty = create(&[("upload-length", "0")]).expect("it may be empty");
     assert!(matches!(
