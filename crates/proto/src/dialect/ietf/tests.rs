@@ -333,8 +333,8 @@ fn assert_action(command: Result<Command, ProtocolError>, expected: SessionActio
 
 #[track_caller]
 fn assert_refused(command: Result<Command, ProtocolError>, name: &'static str) {
-    let error = ProtocolError::ToSession(Box::new(invalid(name)));
-    assert_eq!(command, Err(error));
+    let error = command.expect_err("the request is refused");
+    assert_eq!(error, ProtocolError::ToSession(Box::new(invalid(name))));
 }
 
 #[test]
@@ -534,6 +534,13 @@ fn one_set_of_replies_suits_all_drafts() {
         let reply = ietf(&Method::HEAD, &of_version).reply(end());
         assert_eq!((reply.status.as_u16(), reply.drops_body), (204, true));
         assert_headers(&reply.headers, &state);
+    }
+}
+
+#[test]
+fn replies_repeat_the_version_of_their_request() {
+    for version in versions() {
+        let patch = ietf(&Method::PATCH, &headers(version, &[]));
         let reply = patch.reply(Outcome::Cancelled);
         assert_eq!(reply.status, 204);
         let mut marked = HeaderMap::new();
@@ -605,8 +612,7 @@ fn errors_of_the_session_are_problems() {
 fn refusal_by_the_api_ends_the_upload() {
     let refused = |status| {
         let reply = Ietf::default().other_error(ErrorReply::json(status, "forbidden"));
-        let flag = reply.headers[UPLOAD_COMPLETE].to_str().unwrap().to_owned();
-        flag
+        reply.headers[UPLOAD_COMPLETE].to_str().unwrap().to_owned()
     };
     assert_eq!(refused(StatusCode::FORBIDDEN), "?1");
     assert_eq!(refused(StatusCode::TOO_MANY_REQUESTS), "?0");
