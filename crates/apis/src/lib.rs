@@ -4,12 +4,13 @@
 //! have special rules, the folder also has an [`ApiHandler`](windlass_rest::handler::ApiHandler).
 //! The rules of the upload protocol and storage are in other crates.
 //!
-//! Each API but Farm is a feature of this crate, on by default. Farm is always included: it has no
-//! dependencies, and `windlass serve` serves it by default.
+//! Each API but Farm and Files is a feature of this crate, on by default. These two are always
+//! included: they are descriptions for the default handler.
 //!
 //! | feature | API | name |
 //! |---|---|---|
-//! | always on | Farm, a small example | `farm` |
+//! | always on | Farm, a small example, which `windlass serve` serves by default | `farm` |
+//! | always on | files of any type, at `/files` | `files` |
 //! | `dfareporting` | Campaign Manager 360 | `dfareporting` |
 //! | `drive` | Google Drive | `drive` |
 //! | `firebase-storage` | Cloud Storage for Firebase | `firebasestorage` |
@@ -47,6 +48,7 @@ mod drive;
 #[cfg(any(feature = "drive", feature = "gmail"))]
 mod effort;
 mod farm;
+mod files;
 #[cfg(feature = "firebase-storage")]
 mod firebase_storage;
 #[cfg(feature = "fuzzing")]
@@ -135,6 +137,7 @@ const PROVIDERS: &[ApiProvider] = &[
     #[cfg(feature = "drive")]
     drive::PROVIDER,
     farm::PROVIDER,
+    files::PROVIDER,
     #[cfg(feature = "firebase-storage")]
     firebase_storage::PROVIDER,
     #[cfg(feature = "games-configuration")]

@@ -115,11 +115,11 @@ pub(crate) struct ServeArgs {
 
     /// An API to serve; may be given more than once [default: farm]
     ///
-    /// The name of a built-in API (farm, gmail, dfareporting, gamesConfiguration, storage, drive,
-    /// youtube, firebasestorage, generativelanguage, photoslibrary), a description in the short
-    /// form (*.toml), or a discovery document as published by Google (*.json). With @HOST appended,
-    /// the API is served on this host only, so that APIs with the same paths can be served
-    /// together.
+    /// The name of a built-in API (farm, files, gmail, dfareporting, gamesConfiguration, storage,
+    /// drive, youtube, firebasestorage, generativelanguage, photoslibrary), a description in the
+    /// short form (*.toml), or a discovery document as published by Google (*.json). With @HOST
+    /// appended, the API is served on this host only, so that APIs with the same paths can be
+    /// served together.
     #[arg(long, value_name = "NAME|FILE[@HOST]")]
     api: Vec<String>,
 

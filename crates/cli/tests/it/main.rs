@@ -32,6 +32,7 @@ mod discovery;
 mod download;
 mod error_object;
 mod expiry;
+mod files;
 mod finished;
 mod form_parameters;
 mod framing;

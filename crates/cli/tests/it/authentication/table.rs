@@ -11,8 +11,9 @@ use windlass_testkit::raw::{Request, exchange};
 use super::{CAROL, CREDENTIALS, DAVE, bearing};
 use crate::server::{own, scratch};
 
-pub(super) const APIS: [&str; 10] = [
+pub(super) const APIS: [&str; 11] = [
     "farm",
+    "files",
     "gmail",
     "dfareporting",
     "gamesConfiguration",
