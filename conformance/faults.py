@@ -44,6 +44,8 @@ class FaultProxy:
         self.to_server = ssl._create_unverified_context() if tls else None
         self.struck = 0
         self.seen = []
+        # The length of the media, as the last request in tus or the IETF draft that had it.
+        self.total = None
         self.tasks = set()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
@@ -94,6 +96,7 @@ class FaultProxy:
             return False
         request = Request(head)
         self.seen.append(request)
+        self.total = request.headers.get("upload-length", self.total)
         strikes = self.fault in OF_REQUESTS and request.kind == "data" and self._strikes()
         if strikes and self.fault == UNAVAILABLE:
             async for _ in body_of(client, request):
@@ -145,8 +148,8 @@ class FaultProxy:
     def _is_about(self, request, reply):
         return {
             LOST_START: request.kind == "start",
-            LOST_REPLY: request.kind == "data" and not reply.is_final,
-            LOST_FINAL_REPLY: request.kind in ("data", "query") and reply.is_final,
+            LOST_REPLY: request.kind == "data" and not reply.is_final(self.total),
+            LOST_FINAL_REPLY: request.kind in ("data", "query") and reply.is_final(self.total),
             LOST_TO_503: request.kind == "data",
             LOST_DOWNLOAD: request.method == "GET",
         }.get(self.fault, False)
@@ -176,6 +179,8 @@ class FaultProxy:
         try:
             if "x-goog-upload-command" in request.headers:
                 connection.request("POST", request.target, headers={"X-Goog-Upload-Command": "query"})
+            elif request.is_patching:
+                connection.request("HEAD", request.target, headers={"Tus-Resumable": "1.0.0"})
             else:
                 connection.request("PUT", request.target, headers={"Content-Range": "bytes */*"})
             return connection.getresponse().status in (200, 308)
@@ -212,13 +217,19 @@ class Request(Message):
         """`start` of a session, `data` with media, `query` within a session without media, or `other`."""
         command = self.headers.get("x-goog-upload-command")
         with_body = self.is_chunked or self.length > 0
-        if "tus-resumable" in self.headers or "upload-draft-interop-version" in self.headers:
-            return {"POST": "start", "HEAD": "query", "PATCH": "data" if with_body else "query"}.get(self.method, "other")
+        if self.is_patching:
+            method = self.headers.get("x-http-method-override", self.method)
+            return {"POST": "start", "PATCH": "data" if with_body else "query", "HEAD": "query"}.get(method, "other")
         if command == "start" or ("uploadType=resumable" in self.target and "upload_id=" not in self.target):
             return "start"
         if command is None and "content-range" not in self.headers and not self._is_upload:
             return "other"
         return "data" if with_body else "query"
+
+    @property
+    def is_patching(self):
+        """Whether it is in tus or the IETF draft, which append by PATCH."""
+        return "tus-resumable" in self.headers or "upload-draft-interop-version" in self.headers
 
     @property
     def _is_upload(self):
@@ -242,9 +253,10 @@ class Reply(Message):
     def closes(self):
         return super().closes or (self.length is None and not self.is_chunked)
 
-    @property
-    def is_final(self):
-        """Whether it ends the upload, in each of the forms in which a server says that more is expected."""
+    def is_final(self, total):
+        """Whether it ends the upload of so many bytes, in each of the forms in which a server says that more is expected."""
+        if "upload-offset" in self.headers:
+            return 200 <= self.status < 300 and self.headers["upload-offset"] == total
         overridden = self.headers.get("x-http-status-code-override") == "308"
         state = self.headers.get("x-goog-upload-status", "final")
         return 200 <= self.status < 300 and not overridden and state == "final"

@@ -6,7 +6,7 @@ FLOWS = (
 )
 # In these the library has to throw something, which a case returns, with one of these words in it.
 REFUSALS = {
-    "expired": ("404", "NOT_FOUND", "another session"),
+    "expired": ("404", "410", "NOT_FOUND", "another session"),
     "wrong type": ("400",),
     "too large": ("413",),
 }
