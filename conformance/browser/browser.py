@@ -14,6 +14,7 @@ from links import call, links
 from pages import Site
 from report import Report
 from server import Server
+from uppy import uppy
 
 KIB, MIB = 1024, 1024 * 1024
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,6 +37,7 @@ def main(binary):
         documents(report, chromium, beacon, allowed, saving, showing)
         apart(report, chromium, binary)
         embedded(report, chromium, beacon, allowed, saving, showing)
+        uppy(report, chromium, allowed, forbidden, binary)
     finally:
         chromium.close()
         for server in saving, showing:
