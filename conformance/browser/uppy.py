@@ -31,7 +31,7 @@ def uppy(report, chromium, allowed, forbidden, binary):
 
 def files(server):
     with urllib.request.urlopen(f"{server.url}/files") as reply:
-        return json.load(reply).get("files", [])
+        return json.load(reply).get("items", [])
 
 
 def cases(report, chromium, allowed, forbidden, server):
@@ -41,7 +41,7 @@ def cases(report, chromium, allowed, forbidden, server):
         address = f"{server.url}/files/{file['id']}"
         with urllib.request.urlopen(f"{address}?alt=media") as reply:
             assert hashlib.sha256(reply.read()).hexdigest() == sha256, "other bytes"
-        assert (file["name"], file["contentType"]) == ("cow.mp4", "video/mp4"), file
+        assert (file["name"], file["mimeType"]) == ("cow.mp4", "video/mp4"), file
         urllib.request.urlopen(urllib.request.Request(address, method="DELETE"))
 
     def dropped():
