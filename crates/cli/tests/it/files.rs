@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{Reply, Request, exchange};
 
-use crate::server::{ServerProcess, own};
+use crate::server::own;
 
 fn server() -> ServerProcess {
     own(&["--api", "files"])

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CACHE_CONTROL, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, LOCATION};
+use http::header::{
+    CACHE_CONTROL, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, LOCATION, TRAILER,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 use windlass_digest::ExpectedDigests;
@@ -249,7 +251,7 @@ fn check_version(head: &Head<'_>, http_method: &Method) -> Result<(), ProtocolEr
 
 fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     refuse(head, &UPLOAD_CONCAT, "Upload-Concat")?;
-    refuse(head, &UPLOAD_CHECKSUM, "Upload-Checksum")?;
+    refuse_checksum(head)?;
     let total = declared_length(head)?;
     let metadata = Metadata::of(head)?;
     let body = head.length().unwrap_or(BodyLength::Exact(0));
@@ -298,7 +300,7 @@ fn part(head: &Head<'_>, upload_id: UploadId) -> Result<SessionHead, ProtocolErr
             expected: PART_TYPE,
         });
     }
-    refuse(head, &UPLOAD_CHECKSUM, "Upload-Checksum")?;
+    refuse_checksum(head)?;
     let first = integer(head, &UPLOAD_OFFSET, "Upload-Offset")?;
     let first = first.ok_or(ProtocolError::MissingHeader {
         name: "Upload-Offset",
@@ -340,6 +342,19 @@ fn refuse(head: &Head<'_>, header: &HeaderName, name: &'static str) -> Result<()
     }
 }
 
+/// Refuses a checksum of the body, in the head or announced for its trailer.
+fn refuse_checksum(head: &Head<'_>) -> Result<(), ProtocolError> {
+    let name = "Upload-Checksum";
+    refuse(head, &UPLOAD_CHECKSUM, name)?;
+    let announced = head.headers.get_all(TRAILER).into_iter();
+    let mut announced = announced.flat_map(|names| names.as_bytes().split(|byte| *byte == b','));
+    if announced.any(|it| it.trim_ascii().eq_ignore_ascii_case(name.as_bytes())) {
+        Err(ProtocolError::UnsupportedHeader { name })
+    } else {
+        Ok(())
+    }
+}
+
 /// Whether the type of the body is that of a part of the media.
 fn is_part(head: &Head<'_>) -> bool {
     let stated = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
@@ -347,14 +362,17 @@ fn is_part(head: &Head<'_>) -> bool {
     essence.is_some_and(|it| it.trim_ascii().eq_ignore_ascii_case(PART_TYPE.as_bytes()))
 }
 
-/// Reads a number in its shortest form.
+/// Reads a number in its shortest form, which is stated once.
 fn integer(
     head: &Head<'_>,
     header: &HeaderName,
     name: &'static str,
 ) -> Result<Option<u64>, ProtocolError> {
-    let Some(value) = head.headers.get(header) else {
-        return Ok(None);
+    let mut values = head.headers.get_all(header).into_iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(value), None) => value,
+        (Some(_), Some(_)) => return Err(invalid(name)),
     };
     let text = value.to_str().map_err(|_| invalid(name))?;
     let number: i64 = text.parse().map_err(|_| invalid(name))?;

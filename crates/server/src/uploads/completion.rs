@@ -251,18 +251,22 @@ impl Calls {
 }
 
 impl Calls {
-    /// Returns the path of the resource that an upload has become: the path of the upload, or that
-    /// path with the name of the resource in `body`. `None` if there is no method that reads it.
+    /// Returns the path of the resource that an upload has become: that of the link to itself in
+    /// `body`, the path of the upload with the name in `body`, or the path of the upload. `None` if
+    /// there is no method that reads it.
     fn path_of(&self, start_request: &StartRequest, body: &Content) -> Option<String> {
         let Content::Json(body) = body else {
             return None;
         };
         let path = &start_request.path;
+        let link = body.get("selfLink").and_then(Value::as_str);
+        let linked = link.and_then(|link| link.strip_prefix(&start_request.base_url));
         let names = ["id", "name"]
             .into_iter()
             .filter_map(|name| body.get(name)?.as_str());
         let below = names.map(|name| format!("{path}/{}", escaped(name)));
-        let mut paths = below.chain([path.clone()]);
+        let linked = linked.map(str::to_owned).into_iter();
+        let mut paths = linked.chain(below).chain([path.clone()]);
         let table = &self.registry.on(start_request.host()).table;
         paths.find(|path| {
             let found = table.find(&HttpMethod::GET, path);

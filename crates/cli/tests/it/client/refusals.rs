@@ -87,7 +87,7 @@ fn refusal_is_printed_with_a_hint() {
     let client_dir = client_dir();
     client_dir.write("cow.tar.xz", b"\xfd7zXZ\0");
     let root = format!("http://{}", farm());
-    let no_upload = format!("{root}/farm/v1/animals");
+    let no_upload = format!("{root}/farm/v1/cows");
     let no_method = format!("{root}/upload/farm/v1/cows");
     let url = uploads(farm());
     let cases: [(&[&str], &str); 3] = [

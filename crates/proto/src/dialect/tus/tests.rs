@@ -238,11 +238,24 @@ fn unknown_version_is_answered_with_the_known_one() {
 
 #[test]
 fn extensions_that_are_not_there_are_refused() {
-    for name in ["upload-concat", "upload-checksum"] {
-        let error = create(&[("upload-length", "1"), (name, "x")]);
+    for field in [
+        ("upload-concat", "partial"),
+        ("upload-checksum", "sha1 AAAA"),
+        ("trailer", "Expires, Upload-Checksum"),
+    ] {
+        let error = create(&[("upload-length", "1"), field]);
         let reply = Tus::default().protocol_error(&error.expect_err("it is refused"));
         assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
     }
+}
+
+#[test]
+fn numbers_are_stated_once() {
+    let mut twice = headers(&[("tus-resumable", "1.0.0"), ("upload-length", "1")]);
+    twice.append("upload-length", "2".parse().expect("it is valid"));
+    let error = read_headers(&Method::POST, "", &twice).expect_err("it is refused");
+    let reply = Tus::default().protocol_error(&error);
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
 }
 
 #[test]
