@@ -10,7 +10,7 @@ use http::header::RANGE;
 use libfuzzer_sys::fuzz_target;
 use windlass_fuzz::first_line;
 use windlass_proto::content_range::{CommittedRange, ContentRange, header_value};
-use windlass_proto::dialect::{Dialect, Google, Outcome};
+use windlass_proto::dialect::{Dialect, Google, Outcome, SessionStatus};
 use windlass_proto::parameters::UploadId;
 use windlass_server::fuzzing::Requested;
 
@@ -58,7 +58,7 @@ fn committed_range(value: &[u8]) {
 fn reported_range(offset: u64) {
     let upload_id = UploadId::from("a");
     let reply = Google.reply(Outcome::Committed {
-        offset,
+        status: SessionStatus::with_offset(offset),
         upload_id: &upload_id,
         no_308: false,
     });
