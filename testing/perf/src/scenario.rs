@@ -228,6 +228,8 @@ mod tests {
             "windlass, as in S1",
             "windlass before",
             "windlass, durability os",
+            "windlass, tus",
+            "windlass, tus, as in S1",
             "HTTP floor, durable",
         ];
         assert_eq!(names("S2"), expected);
