@@ -172,8 +172,14 @@ trait WireForm {
     fn read(&self, request: &Request, reply: &Reply<'_>) -> ReplyClass;
 
     /// Reads the reply to a request that cancels a session; `None` if the session was not
-    /// cancelled.
-    fn read_cancel(&self, reply: &Reply<'_>) -> Option<SessionStatus>;
+    /// cancelled. Default: what tus and the IETF draft say of a `DELETE`.
+    fn read_cancel(&self, reply: &Reply<'_>) -> Option<SessionStatus> {
+        match reply.status.as_u16() {
+            200..=299 => Some(SessionStatus::Cancelled),
+            404 | 410 => Some(SessionStatus::Lost),
+            _ => None,
+        }
+    }
 }
 
 impl Protocol {

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 
-use super::{Content, Description, Head, SessionStatus, Unsupported, WireForm, failure, text};
+use super::{Content, Description, Head, Unsupported, WireForm, failure, text};
 use crate::header::{
     UPLOAD_COMPLETE, UPLOAD_DRAFT_INTEROP_VERSION, UPLOAD_LENGTH, UPLOAD_LIMIT, UPLOAD_OFFSET,
 };
@@ -84,14 +84,6 @@ impl WireForm for Ietf {
             | Request::Start
             | Request::Query { .. }
             | Request::Data(_) => failure(request, reply),
-        }
-    }
-
-    fn read_cancel(&self, reply: &Reply<'_>) -> Option<SessionStatus> {
-        match reply.status.as_u16() {
-            200..=299 => Some(SessionStatus::Cancelled),
-            404 | 410 => Some(SessionStatus::Lost),
-            _ => None,
         }
     }
 }

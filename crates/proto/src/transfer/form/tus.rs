@@ -9,9 +9,7 @@ use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method};
 use serde_json::Value;
 
-use super::{
-    Content, Description, Head, SessionStatus, Unsupported, WireForm, failure, number, text,
-};
+use super::{Content, Description, Head, Unsupported, WireForm, failure, number, text};
 use crate::header::{
     TUS_RESUMABLE, UPLOAD_DEFER_LENGTH, UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET,
 };
@@ -81,14 +79,6 @@ impl WireForm for Tus {
             | Request::Start
             | Request::Query { .. }
             | Request::Data(_) => failure(request, reply),
-        }
-    }
-
-    fn read_cancel(&self, reply: &Reply<'_>) -> Option<SessionStatus> {
-        match reply.status.as_u16() {
-            200..=299 => Some(SessionStatus::Cancelled),
-            404 | 410 => Some(SessionStatus::Lost),
-            _ => None,
         }
     }
 }
