@@ -291,7 +291,7 @@ def tuspy(files, binary):
     low = functools.partial(limited, binary, files)
     report.case("tuspy: one request", files.stored(send, LARGE), TUSPY, "resumable")
     report.case("tuspy: chunks", files.stored(of(chunk_size=CHUNK), LARGE), TUSPY, "chunks")
-    report.left_out("tuspy: chunks with checksums", "the extension checksum is not served")
+    report.case("tuspy: chunks with checksums", files.stored(of(chunk_size=CHUNK, upload_checksum=True), LARGE))
     report.case("tuspy: empty", files.stored(send, b""), TUSPY, "empty")
     report.case("tuspy: resumed", resumed)
     report.case("tuspy: without metadata", without_metadata)
@@ -395,7 +395,7 @@ def resumable_upload(files, binary):
 
     low = functools.partial(limited, binary, files)
     report.case("resumable-upload: chunks", files.stored(send, LARGE), RESUMABLE, "chunks")
-    report.left_out("resumable-upload: chunks with checksums", "the extension checksum is not served")
+    report.case("resumable-upload: chunks with checksums", files.stored(of(checksum=True), LARGE))
     whole = functools.partial(send, chunk_size=4 * MIB)
     report.case("resumable-upload: one request", files.stored(whole, LARGE), RESUMABLE, "resumable")
     report.left_out("resumable-upload: in parallel", "the extension concatenation is not served")

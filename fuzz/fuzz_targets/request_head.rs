@@ -10,6 +10,7 @@ use http::header::RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use libfuzzer_sys::fuzz_target;
 use windlass_fuzz::media;
+use windlass_proto::body_digests::BodyDigests;
 use windlass_proto::command::{
     BodyLength, Command, Framing, SessionHead, SessionRequest, effective_method,
 };
@@ -56,6 +57,10 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
     let dialects: [&dyn Dialect; 4] = [&Google, &XGoogUpload, &*ietf, &*tus];
     for dialect in dialects {
         let _ = (dialect.claims(&target), dialect.intent(&target));
+        if let Ok(digests) = BodyDigests::of(headers, dialect.digest_fields()) {
+            // As if the head were the trailer section, too.
+            let _ = digests.into_check().end(headers);
+        }
     }
     for (version, end_of_stream) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
         let Ok(framing) = Framing::of(version, headers, end_of_stream) else {

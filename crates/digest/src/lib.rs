@@ -3,10 +3,11 @@
 //! CRC32C is always computed, in line, by [`Crc32cHasher`]. MD5 and SHA-256 are slower and computed
 //! only where [`Wanted`], by [`Md5Sha256Hasher`]. The state of that hasher can be saved, because a
 //! session may outlive the process. [`ExpectedDigests`] are the digests that a client states for
-//! its media.
+//! its media. A [`Checksum`] covers the body of one request, by an algorithm that its client chooses.
 //!
 //! No function waits, allocates more than its result, or reads anything but its arguments.
 
+mod checksum;
 mod combine;
 mod expected;
 mod hasher;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use combine::combine;
 
+pub use checksum::{Algorithm, Checksum, ChecksumHasher};
 pub use expected::{DigestMismatch, ExpectedDigests, ExpectedDigestsError};
 pub use hasher::{Crc32cHasher, Md5Sha256Hasher, RestoreError};
 

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use crate::body_digests::DigestField;
 use crate::command::{Command, Framing};
 use crate::error::ProtocolError;
 use crate::parameters::{Parameters, UploadId};
@@ -66,6 +67,13 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The rule that the head breaks.
     fn command(&self, request: &RequestHead<'_>) -> Result<Command, ProtocolError>;
+
+    /// Returns the fields that state digests of the body of one request. They are checked for each
+    /// request of the dialect; see [`BodyDigests`](crate::body_digests::BodyDigests). Default:
+    /// `Content-Digest`.
+    fn digest_fields(&self) -> &'static [DigestField] {
+        &[DigestField::ContentDigest]
+    }
 
     /// Returns the rules of the dialect's sessions, given the configured rules. Default: the
     /// configured rules.

@@ -1,4 +1,4 @@
-//! The digest fields of HTTP: `Repr-Digest`, `Content-Digest` and `Want-Repr-Digest`
+//! The digest fields of HTTP that are about the whole media: `Repr-Digest` and `Want-Repr-Digest`
 //! ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530); docs/protocol.md, 2.14).
 //!
 //! The fields are dictionaries of structured fields
@@ -10,7 +10,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use windlass_digest::{Crc32c, Digests, ExpectedDigests, ExpectedDigestsError, Md5, Sha256};
 
 use crate::command::ContentCoding;
-use crate::header::{CONTENT_DIGEST, REPR_DIGEST, WANT_REPR_DIGEST};
+use crate::header::{REPR_DIGEST, WANT_REPR_DIGEST};
 
 #[cfg(test)]
 mod tests;
@@ -29,29 +29,9 @@ pub fn from_repr_digest(
     headers: &HeaderMap,
     coding: ContentCoding,
 ) -> Result<ExpectedDigests, ExpectedDigestsError> {
-    stated(headers, coding, &REPR_DIGEST, "header Repr-Digest")
-}
-
-/// Reads `Content-Digest`, which covers the body of its request. Use it where the body is the whole
-/// media. `coding` is the coding of the body.
-///
-/// # Errors
-/// As those of [`from_repr_digest`].
-pub fn from_content_digest(
-    headers: &HeaderMap,
-    coding: ContentCoding,
-) -> Result<ExpectedDigests, ExpectedDigestsError> {
-    stated(headers, coding, &CONTENT_DIGEST, "header Content-Digest")
-}
-
-fn stated(
-    headers: &HeaderMap,
-    coding: ContentCoding,
-    name: &HeaderName,
-    place: &'static str,
-) -> Result<ExpectedDigests, ExpectedDigestsError> {
+    let place = "header Repr-Digest";
     let mut expected = ExpectedDigests::default();
-    let Some(field) = dictionary(headers, name) else {
+    let Some(field) = dictionary(headers, &REPR_DIGEST) else {
         return Ok(expected);
     };
     if coding != ContentCoding::Identity {
@@ -82,6 +62,23 @@ fn bytes<const LEN: usize>(entry: &ListEntry) -> Option<[u8; LEN]> {
         return None;
     };
     item.bare_item.as_byte_sequence()?.try_into().ok()
+}
+
+/// Returns the algorithms in a field, each with its digest, which is `None` if it is no byte sequence.
+/// `None` if the field is no dictionary.
+pub(crate) fn members(
+    headers: &HeaderMap,
+    name: &HeaderName,
+) -> Option<Vec<(String, Option<Vec<u8>>)>> {
+    let field = dictionary(headers, name)?.ok()?;
+    let members = field.into_iter().map(|(algorithm, entry)| {
+        let digest = match entry {
+            ListEntry::Item(item) => item.bare_item.as_byte_sequence().map(<[u8]>::to_vec),
+            ListEntry::InnerList(_) => None,
+        };
+        (algorithm.to_string(), digest)
+    });
+    Some(members.collect())
 }
 
 /// Returns a field as a dictionary; `None` without the field. Several lines are one field.

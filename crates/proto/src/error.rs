@@ -3,7 +3,7 @@
 //! The `Display` texts are sent to clients. The server chooses status and reason.
 
 use http::Method;
-use windlass_digest::{DigestMismatch, ExpectedDigestsError};
+use windlass_digest::{Algorithm, DigestMismatch, ExpectedDigestsError};
 
 use crate::metadata::MetadataError;
 use crate::parameters::{InvalidAlt, QueryError};
@@ -105,9 +105,64 @@ pub enum ProtocolError {
     /// The stated digests are malformed or contradict each other.
     #[error(transparent)]
     ExpectedDigests(#[from] ExpectedDigestsError),
+    /// The body of the request is not what its digests say, or they cannot be checked.
+    #[error(transparent)]
+    BodyDigest(#[from] BodyDigestError),
     /// The media does not have the stated digest.
     #[error(transparent)]
     DigestMismatch(#[from] DigestMismatch),
+}
+
+/// Why a body does not count, or cannot be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyDigestError {
+    /// The field cannot be parsed.
+    #[error("The {field} is malformed.")]
+    Malformed {
+        /// Name of the field.
+        field: &'static str,
+    },
+    /// The field states only digests by unknown algorithms.
+    #[error("The {field} has none of the algorithms that can be checked: {known}.")]
+    Unsupported {
+        /// Name of the field.
+        field: &'static str,
+        /// Names of the known algorithms.
+        known: &'static str,
+    },
+    /// The body has a content coding.
+    #[error("The {field} covers compressed bytes, which are not stored.")]
+    OfCodedBytes {
+        /// Name of the field.
+        field: &'static str,
+    },
+    /// The field was announced for the trailer section, and is not there.
+    #[error("The {field} that the Trailer header announces did not come.")]
+    Missing {
+        /// Name of the field.
+        field: &'static str,
+    },
+    /// The body has another digest.
+    #[error("The body does not have the {algorithm} digest that the {field} states.")]
+    Mismatch {
+        /// Name of the field.
+        field: &'static str,
+        /// The algorithm of the digest.
+        algorithm: Algorithm,
+    },
+}
+
+impl BodyDigestError {
+    /// Name of the field.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Malformed { field }
+            | Self::Unsupported { field, .. }
+            | Self::OfCodedBytes { field }
+            | Self::Missing { field }
+            | Self::Mismatch { field, .. } => field,
+        }
+    }
 }
 
 fn names(methods: &[Method]) -> String {

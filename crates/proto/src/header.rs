@@ -15,6 +15,8 @@ pub const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 pub const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 /// Digests of the whole media: `crc32c=...,md5=...`.
 pub const X_GOOG_HASH: HeaderName = HeaderName::from_static("x-goog-hash");
+/// The algorithms of [`UPLOAD_CHECKSUM`] that a server knows.
+pub const TUS_CHECKSUM_ALGORITHM: HeaderName = HeaderName::from_static("tus-checksum-algorithm");
 /// The extensions of tus that a server has.
 pub const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
 /// Maximum size in bytes of an upload by tus.

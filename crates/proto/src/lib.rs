@@ -33,6 +33,7 @@
 
 pub mod backoff;
 pub mod batch;
+pub mod body_digests;
 pub mod command;
 pub mod content_range;
 pub mod dialect;

@@ -20,11 +20,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 use tokio_util::io::StreamReader;
 use windlass_engine::{Error as EngineError, Full, MediaStream, Permit, WholeMedia};
+use windlass_proto::body_digests::{BodyCheck, BodyDigests, DigestField};
 use windlass_proto::command::ContentCoding;
+use windlass_proto::error::{BodyDigestError, ProtocolError};
 use windlass_rest::reply_pools::json_cost;
 
 use crate::config::Limits;
 use crate::error::{BodyError, Error};
+
+#[cfg(test)]
+mod tests;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -71,6 +76,16 @@ pub(crate) struct RequestBody {
     head: u64,
     /// Is told how many bytes of the media are committed.
     on_commit: Option<OnCommit>,
+    /// What checks the body at its end.
+    verification: Option<Box<Verification>>,
+}
+
+/// What checks a body at its end.
+#[derive(Debug)]
+struct Verification {
+    check: BodyCheck,
+    /// The trailer section, once it has come.
+    trailers: HeaderMap,
 }
 
 /// Is told how many bytes of the media are committed.
@@ -180,9 +195,13 @@ impl Source {
     }
 
     /// Returns the next decoded bytes; `None` at the end.
-    async fn read(&mut self, gzip_ratio: u64) -> Result<Option<Bytes>, BodyError> {
+    async fn read(
+        &mut self,
+        gzip_ratio: u64,
+        verification: Option<&mut Verification>,
+    ) -> Result<Option<Bytes>, BodyError> {
         match self {
-            Self::Identity(body) => next_data(body).await,
+            Self::Identity(body) => next_data(body, verification).await,
             Self::Gzip {
                 decoder,
                 coded,
@@ -315,7 +334,31 @@ impl RequestBody {
             permit: None,
             head: 0,
             on_commit: None,
+            verification: None,
         }
+    }
+
+    /// Lets the body end with an error if it does not have the digests that the head states in these
+    /// fields, or announces for the trailer section. Nothing may have been read yet.
+    ///
+    /// # Errors
+    /// If the digests cannot be checked, or the body is known to be empty and has others.
+    pub(crate) fn verify(
+        &mut self,
+        headers: &HeaderMap,
+        fields: &[DigestField],
+    ) -> Result<(), BodyDigestError> {
+        let stated = BodyDigests::of(headers, fields)?;
+        if stated.is_empty() {
+            return Ok(());
+        }
+        let check = stated.into_check();
+        let trailers = HeaderMap::new();
+        if self.ended {
+            return check.end(&trailers);
+        }
+        self.verification = Some(Box::new(Verification { check, trailers }));
+        Ok(())
     }
 
     /// Shortens the window of the rate and the maximum pause.
@@ -401,7 +444,22 @@ impl RequestBody {
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let piece = self.next_unverified().await?;
+        match (&piece, &mut self.verification) {
+            (Some(piece), Some(verification)) => verification.check.update(piece),
+            (None, verification @ Some(_)) => {
+                if let Some(verification) = verification.take() {
+                    let Verification { check, trailers } = *verification;
+                    check.end(&trailers).map_err(ProtocolError::from)?;
+                }
+            }
+            (_, None) => {}
+        }
+        Ok(piece)
+    }
+
+    async fn next_unverified(&mut self) -> Result<Option<Bytes>, BodyError> {
         if self.ended {
             return Ok(None);
         }
@@ -415,7 +473,9 @@ impl RequestBody {
             pace: &mut self.pace,
             begun: Instant::now(),
         };
-        let read = tokio::time::timeout(stall, self.source.read(self.limits.gzip_ratio)).await;
+        let verification = self.verification.as_deref_mut();
+        let read = self.source.read(self.limits.gzip_ratio, verification);
+        let read = tokio::time::timeout(stall, read).await;
         drop(wait);
         let piece = read.unwrap_or(Err(BodyError::Stalled(stall)));
         if let Ok(Some(bytes)) = &piece {
@@ -448,23 +508,19 @@ impl RequestBody {
     ///
     /// # Errors
     /// [`BodyError::TooLong`] if `all` would exceed `limit` bytes.
-    pub(crate) async fn append(
-        &mut self,
-        all: &mut Vec<u8>,
-        limit: usize,
-    ) -> Result<bool, BodyError> {
+    pub(crate) async fn append(&mut self, all: &mut Vec<u8>, limit: usize) -> Result<bool, Error> {
         let Some(piece) = self.next().await? else {
             return Ok(false);
         };
         if all.len() + piece.len() > limit {
-            return Err(BodyError::TooLong { limit });
+            return Err(BodyError::TooLong { limit }.into());
         }
         all.extend_from_slice(&piece);
         Ok(true)
     }
 
     /// Whether the body has no bytes. Reads it up to its first byte or its end.
-    pub(crate) async fn is_empty(&mut self) -> Result<bool, BodyError> {
+    pub(crate) async fn is_empty(&mut self) -> Result<bool, Error> {
         Ok(self.next().await?.is_none())
     }
 
@@ -477,7 +533,7 @@ impl RequestBody {
     }
 
     /// Reads and discards the rest of the body. Returns its length.
-    pub(crate) async fn discard(&mut self) -> Result<u64, BodyError> {
+    pub(crate) async fn discard(&mut self) -> Result<u64, Error> {
         let mut length = 0;
         while let Some(piece) = self.next().await? {
             length += piece.len() as u64;
@@ -488,7 +544,7 @@ impl RequestBody {
 
 impl MediaStream for RequestBody {
     async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
-        Ok(self.next().await.map_err(Error::from)?)
+        Ok(self.next().await?)
     }
 
     fn is_at_end(&self) -> bool {
@@ -496,7 +552,7 @@ impl MediaStream for RequestBody {
     }
 
     fn is_verified_at_end(&self) -> bool {
-        self.is_gzip()
+        self.is_gzip() || self.verification.is_some()
     }
 
     fn committed(&mut self, offset: u64) {
@@ -512,13 +568,22 @@ impl MediaStream for RequestBody {
 
 impl WholeMedia for RequestBody {}
 
-async fn next_data(body: &mut UnsyncBoxBody<Bytes, BoxError>) -> Result<Option<Bytes>, BodyError> {
+async fn next_data(
+    body: &mut UnsyncBoxBody<Bytes, BoxError>,
+    mut verification: Option<&mut Verification>,
+) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
         match frame.map_err(|error| broken(&*error))?.into_data() {
             Ok(data) if data.is_empty() => {}
             Ok(data) => return Ok(Some(data)),
-            // Trailers are ignored: the protocol has none.
-            Err(_) => {}
+            // All trailers are ignored but those that the head announces for a verification.
+            Err(frame) => {
+                if let (Ok(trailers), Some(verification)) =
+                    (frame.into_trailers(), verification.as_deref_mut())
+                {
+                    verification.trailers = trailers;
+                }
+            }
         }
     }
     Ok(None)
@@ -582,132 +647,5 @@ fn gzip_error(error: &std::io::Error) -> BodyError {
         BodyError::Broken
     } else {
         BodyError::NotGzip
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-    use http::header::CONTENT_ENCODING;
-    use http_body_util::{Full, StreamBody};
-
-    use super::*;
-
-    /// Returns a gzip body of unknown length.
-    fn packed(pieces: Vec<&'static [u8]>) -> RequestBody {
-        let frames = pieces
-            .into_iter()
-            .map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from_static(piece))));
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());
-        RequestBody::new(
-            StreamBody::new(frames),
-            Version::HTTP_11,
-            &headers,
-            &Limits::default(),
-        )
-    }
-
-    #[tokio::test]
-    async fn gzip_body_without_bytes_is_empty() {
-        for pieces in [vec![], vec![&b""[..]]] {
-            let mut body = packed(pieces);
-            assert!(body.is_empty().await.expect("empty is not malformed"));
-            assert!(body.end_flag().is_set());
-        }
-    }
-
-    #[tokio::test]
-    async fn truncated_gzip_body_is_malformed() {
-        for pieces in [vec![&b"\x1f"[..]], vec![&b"\x1f\x8b\x08"[..]]] {
-            let read = packed(pieces).next().await;
-            assert!(matches!(read, Err(BodyError::NotGzip)), "{read:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn body_of_known_length_ends_with_its_last_byte() {
-        let full = Full::new(Bytes::from_static(b"windlass"));
-        let mut body = RequestBody::new(
-            full,
-            Version::HTTP_11,
-            &HeaderMap::new(),
-            &Limits::default(),
-        );
-        assert!(!body.is_at_end());
-        assert_eq!(body.next().await.unwrap().unwrap(), "windlass");
-        assert!(body.is_at_end());
-    }
-
-    /// The body of an HTTP/2 request without a stated length.
-    async fn read_http2(
-        body: impl Body<Data = Bytes, Error = BoxError> + Send + 'static,
-    ) -> Result<u64, BodyError> {
-        let version = Version::HTTP_2;
-        let mut body = RequestBody::new(body, version, &HeaderMap::new(), &Limits::default());
-        body.discard().await
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn wait_that_is_given_up_counts_for_the_rate() {
-        let frames = futures_util::stream::unfold((), |()| async {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
-            Some((Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"w"))), ()))
-        });
-        let mut body = RequestBody::new(
-            StreamBody::new(Box::pin(frames)),
-            Version::HTTP_11,
-            &HeaderMap::new(),
-            &Limits::default(),
-        );
-        let begun = Instant::now();
-        // Like an upload that writes its received bytes while its client pauses.
-        let end = loop {
-            match tokio::time::timeout(Duration::from_secs(1), body.next()).await {
-                Err(_) | Ok(Ok(Some(_))) => {}
-                Ok(end) => break end,
-            }
-        };
-        assert!(matches!(end, Err(BodyError::Slow { .. })), "{end:?}");
-        assert_eq!(begun.elapsed(), RATE_WINDOW);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn body_that_is_hurried_is_judged_sooner() {
-        let frames = futures_util::stream::unfold((), |()| async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            Some((Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"w"))), ()))
-        });
-        let frames = StreamBody::new(Box::pin(frames));
-        let headers = HeaderMap::new();
-        let mut body = RequestBody::new(frames, Version::HTTP_11, &headers, &Limits::default());
-        body.hurry();
-        let begun = Instant::now();
-        let read = body.discard().await;
-        assert!(matches!(read, Err(BodyError::Slow { .. })), "{read:?}");
-        assert_eq!(begun.elapsed(), HURRIED_WINDOW);
-
-        let silent = StreamBody::new(futures_util::stream::pending::<
-            Result<Frame<Bytes>, BoxError>,
-        >());
-        let mut body = RequestBody::new(silent, Version::HTTP_11, &headers, &Limits::default());
-        body.hurry();
-        let begun = Instant::now();
-        let read = body.discard().await;
-        assert!(matches!(read, Err(BodyError::Stalled(_))), "{read:?}");
-        assert_eq!(begun.elapsed(), HURRIED_WINDOW);
-    }
-
-    #[tokio::test]
-    async fn http2_body_without_a_length_ends_with_its_mark_alone() {
-        let piece = Bytes::from_static(b"windlass");
-        let marked = Full::new(piece.clone()).map_err(|never| match never {});
-        assert_eq!(read_http2(marked).await.expect("it is whole"), 8);
-        // As hyper shows a stream that was reset without an error.
-        let frames = [Ok::<_, BoxError>(Frame::data(piece))];
-        let reset = StreamBody::new(futures_util::stream::iter(frames));
-        let read = read_http2(reset).await;
-        assert!(matches!(read, Err(BodyError::Broken)), "{read:?}");
     }
 }

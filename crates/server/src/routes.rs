@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode}
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, ByteSize, Found, Method, PathParameters, Target};
 use windlass_engine::{Error as EngineError, Full, Importance};
+use windlass_proto::body_digests::DigestField;
 use windlass_proto::command::{
     BodyLength, Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
 };
@@ -283,6 +284,7 @@ impl Routed<'_> {
             }))
         };
         let command = dialect.command(&upload_head)?;
+        self.verify(body, dialect.digest_fields())?;
         self.record.upload_type(UploadType::of(&command));
         let upload = match command {
             Command::Session(session) => return call(Call::Continue(Box::new(session))),
@@ -295,6 +297,16 @@ impl Routed<'_> {
         // be handled as anything else.
         let method = method.ok_or(EngineError::NotFound)?;
         self.upload(&**dialect, method, plain, upload, body).await
+    }
+
+    /// Lets the body be verified by the digests that these fields state for it.
+    fn verify(
+        &self,
+        body: &mut Option<RequestBody>,
+        fields: &[DigestField],
+    ) -> Result<(), ProtocolError> {
+        let unread = body.as_mut().expect("nobody has taken the body yet");
+        Ok(unread.verify(&self.head.headers, fields)?)
     }
 
     /// The session that the request is for, at the upload path of `plain`.
@@ -485,6 +497,7 @@ impl Routed<'_> {
                 media_only: self.site.media_only,
                 at_alias: path != asked,
             };
+            self.verify(body, &[DigestField::ContentDigest])?;
             let body = body.as_mut().expect("nobody has taken the body yet");
             call(self.site.server, head, body).await
         };

@@ -35,7 +35,7 @@ pub fn request(
     }
     let request = match &body {
         Body::Whole(bytes) => request.header("content-length", bytes.len()),
-        Body::Broken(_) => request.header("transfer-encoding", "chunked"),
+        Body::Broken(_) | Body::Trailed(..) => request.header("transfer-encoding", "chunked"),
     };
     request.body(body).expect("tests write valid requests")
 }

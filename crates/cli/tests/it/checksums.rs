@@ -159,7 +159,7 @@ fn digests_of_a_multipart_upload_are_checked() {
 fn fields(media: Media) -> [String; 3] {
     [
         format!("sha-256=:{}:", media.sha256()),
-        format!("md5=:{}:, sha-512=:AAAA:", media.md5()),
+        format!("md5=:{}:, unixsum=:AAAA:", media.md5()),
         format!("crc32c=:{}:", media.crc32c()),
     ]
 }
@@ -172,13 +172,47 @@ fn digest_fields_of_a_simple_upload_are_checked() {
         for field in fields(MEDIA) {
             simple(header, &field).expect(200);
         }
-        for field in fields(OTHER) {
-            assert_mismatch(&simple(header, &field));
-        }
-        for field in ["sha-256=:AAAA:", "sha-256=1", "sha-512=:AAAA:", "("] {
-            assert_error(&simple(header, field), 400, "invalid", None);
-        }
     }
+    for field in fields(OTHER) {
+        assert_mismatch(&simple("Repr-Digest", &field));
+        assert_body_mismatch(&simple("Content-Digest", &field));
+    }
+    for field in ["sha-256=:AAAA:", "sha-256=1", "adler=:AAAA:", "("] {
+        let location = Some("Content-Digest");
+        assert_error(&simple("Repr-Digest", field), 400, "invalid", None);
+        assert_error(&simple("Content-Digest", field), 400, "invalid", location);
+    }
+}
+
+#[track_caller]
+fn assert_body_mismatch(reply: &Reply) {
+    assert_error(reply, 400, "invalid", Some("Content-Digest"));
+    let message = ErrorObject::of(reply, 400).message;
+    assert!(message.contains("The body does not have the"), "{message}");
+}
+
+#[test]
+fn content_digest_of_a_chunk_counts_before_its_bytes_do() {
+    let session = farm::begin(farm(), "digest-of-a-chunk");
+    let first = |seed| {
+        let crc32c = Media::new(seed, CHUNK_GRANULARITY).crc32c();
+        let request = session.ranged("bytes 0-262143/262243");
+        let request = request.body(MEDIA.bytes(0..CHUNK_GRANULARITY));
+        session.exchange(&request.header("Content-Digest", format!("crc32c=:{crc32c}:")))
+    };
+    assert_body_mismatch(&first(17));
+    assert_eq!(session.query().expect(308).header("range"), None);
+    first(16).expect(308);
+    session
+        .append(MEDIA, CHUNK_GRANULARITY..MEDIA.len())
+        .expect(201);
+}
+
+#[test]
+fn content_digest_of_metadata_is_checked() {
+    let start = |field: &str| exchange(farm(), &farm::start("{}").header("Content-Digest", field));
+    start("md5=:mZFLkyvTelC5g8XnyQrpOw==:").expect(200);
+    assert_body_mismatch(&start("md5=:AAAAAAAAAAAAAAAAAAAAAA==:"));
 }
 
 #[test]
@@ -223,7 +257,8 @@ fn digest_field_of_a_gzip_body_is_refused() {
         let request = farm::simple(MEDIA).header("Content-Encoding", "gzip");
         let [field, ..] = fields(MEDIA);
         let reply = exchange(farm(), &request.header(header, field));
-        assert_error(&reply, 400, "invalid", None);
+        let location = Some(header).filter(|_| header == "Content-Digest");
+        assert_error(&reply, 400, "invalid", location);
     }
 }
 

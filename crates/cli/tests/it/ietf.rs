@@ -274,7 +274,22 @@ fn digest_of_the_whole_is_checked_at_the_end() {
             reply.expect(400);
         }
     }
-    let wrong = format!("sha-256=:{}:", other.sha256());
-    let request = create("?1").header("Content-Digest", wrong);
+}
+
+#[test]
+fn part_with_another_digest_leaves_nothing() {
+    let other = Media::new(42, MEDIA.len());
+    let digest = |media: Media| format!("sha-256=:{}:", media.sha256());
+    let request = create("?1").header("Content-Digest", digest(other));
     send(&request.body(MEDIA.whole())).expect(400);
+
+    let target = begin(MEDIA.len());
+    let part = |media| {
+        let part = patch(&target, 0, "?0").header("Content-Digest", digest(media));
+        send(&part.body(MEDIA.whole()))
+    };
+    let refused = part(other);
+    assert_problem(&refused, 400, "about:blank");
+    assert_state(&head(&target).expect(204), "?0", 0);
+    assert_state(&part(MEDIA).expect(204), "?0", MEDIA.len());
 }

@@ -363,6 +363,7 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         ) => bad("parseError"),
         ProtocolError::Session(error) => session_error(error),
         ProtocolError::ToSession(error) => protocol(error),
+        ProtocolError::BodyDigest(error) => bad("invalid").header(error.field()),
         ProtocolError::ExpectedDigests(
             ExpectedDigestsError::Malformed { .. }
             | ExpectedDigestsError::Unsupported { .. }

@@ -56,18 +56,13 @@ impl<'a> Head<'a> {
 
     /// Digests that the head states for the whole media, which is the body.
     pub(super) fn whole_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
-        self.media_digests()?.merge(self.body_digests()?)
-    }
-
-    /// Digests that the head states for the body.
-    fn body_digests(&self) -> Result<ExpectedDigests, ExpectedDigestsError> {
-        let of_content = digest_fields::from_content_digest(self.headers, self.coding)?;
+        let of_media = self.media_digests()?;
         match self.coding {
             ContentCoding::Identity => {
-                expected_digests::from_content_md5(self.headers)?.merge(of_content)
+                of_media.merge(expected_digests::from_content_md5(self.headers)?)
             }
             // Content-MD5 covers the coded bytes (RFC 1864), which are not stored.
-            ContentCoding::Gzip => Ok(of_content),
+            ContentCoding::Gzip => Ok(of_media),
         }
     }
 

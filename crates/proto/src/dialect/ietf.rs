@@ -28,8 +28,8 @@ use crate::command::{
 };
 use crate::error::ProtocolError;
 use crate::header::{
-    ACCEPT_PATCH, CONTENT_DIGEST, TUS_RESUMABLE, UPLOAD_COMPLETE, UPLOAD_DRAFT_INTEROP_VERSION,
-    UPLOAD_INCOMPLETE, UPLOAD_LENGTH, UPLOAD_LIMIT, UPLOAD_METADATA, UPLOAD_OFFSET,
+    ACCEPT_PATCH, TUS_RESUMABLE, UPLOAD_COMPLETE, UPLOAD_DRAFT_INTEROP_VERSION, UPLOAD_INCOMPLETE,
+    UPLOAD_LENGTH, UPLOAD_LIMIT, UPLOAD_METADATA, UPLOAD_OFFSET,
 };
 use crate::parameters::{Parameters, UploadId};
 use crate::related::Boundary;
@@ -211,6 +211,7 @@ impl Dialect for Ietf {
             | ProtocolError::DataOnStart
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
+            | ProtocolError::BodyDigest(_)
             | ProtocolError::ExpectedDigests(_)
             | ProtocolError::DigestMismatch(_) => self.refused(google::protocol(error), false),
         }
@@ -326,7 +327,7 @@ impl Ietf {
                 BodyLength::Exact(_) | BodyLength::Unknown => None,
             }),
             length,
-            expected: digests(&head, is_last)?,
+            expected: head.media_digests()?,
             body: StartBody::Data {
                 file_name: request
                     .headers
@@ -415,7 +416,7 @@ impl Ietf {
                 body: head.length().unwrap_or(BodyLength::Exact(0)),
             },
             no_308: false,
-            expected: digests(&head, first == 0 && end == End::Always)?,
+            expected: head.media_digests()?,
         })
     }
 
@@ -563,18 +564,6 @@ fn is_partial_upload(content_type: &str) -> bool {
         .trim()
         .as_bytes()
         .eq_ignore_ascii_case(PARTIAL_UPLOAD.as_bytes())
-}
-
-/// Returns the digests that a request states for the media, of which its body may be the whole. A
-/// digest of a part is refused: the bytes are committed as they arrive, before it could be checked.
-fn digests(head: &Head<'_>, is_whole: bool) -> Result<ExpectedDigests, ProtocolError> {
-    if is_whole {
-        return Ok(head.whole_digests()?);
-    }
-    if head.headers.contains_key(CONTENT_DIGEST) {
-        return Err(invalid("Content-Digest"));
-    }
-    Ok(head.media_digests()?)
 }
 
 /// Refuses a coded body: offsets count coded bytes here, and the server stores decoded ones.

@@ -8,9 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{
-    CACHE_CONTROL, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, LOCATION, TRAILER,
-};
+use http::header::{CACHE_CONTROL, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::{Map, Value};
 use windlass_digest::ExpectedDigests;
@@ -20,15 +18,16 @@ use super::head::{Head, allow, invalid, is_media_type};
 use super::{
     Condition, Dialect, Expiry, Final, Offer, Outcome, RequestHead, RequestTarget, SessionStatus,
 };
+use crate::body_digests::DigestField;
 use crate::command::{
     BodyLength, Command, End, FirstPart, Overlap, Query, SessionAction, SessionHead,
     SessionRequest, StartBody, StartHead,
 };
-use crate::error::ProtocolError;
+use crate::error::{BodyDigestError, ProtocolError};
 use crate::header::{
-    TUS_EXTENSION, TUS_MAX_SIZE, TUS_RESUMABLE, TUS_VERSION, UPLOAD_CHECKSUM, UPLOAD_COMPLETE,
-    UPLOAD_CONCAT, UPLOAD_DEFER_LENGTH, UPLOAD_DRAFT_INTEROP_VERSION, UPLOAD_EXPIRES,
-    UPLOAD_INCOMPLETE, UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET,
+    TUS_CHECKSUM_ALGORITHM, TUS_EXTENSION, TUS_MAX_SIZE, TUS_RESUMABLE, TUS_VERSION,
+    UPLOAD_COMPLETE, UPLOAD_CONCAT, UPLOAD_DEFER_LENGTH, UPLOAD_DRAFT_INTEROP_VERSION,
+    UPLOAD_EXPIRES, UPLOAD_INCOMPLETE, UPLOAD_LENGTH, UPLOAD_METADATA, UPLOAD_OFFSET,
 };
 use crate::parameters::UploadId;
 use crate::reply::{ErrorReply, Form, ReplyHead};
@@ -54,7 +53,8 @@ const VERSION: HeaderValue = HeaderValue::from_static("1.0.0");
 
 /// The extensions of the protocol that this server has.
 const EXTENSIONS: HeaderValue = HeaderValue::from_static(
-    "creation,creation-with-upload,creation-defer-length,expiration,termination",
+    "creation,creation-with-upload,creation-defer-length,expiration,checksum,checksum-trailer,\
+     termination",
 );
 
 /// The type of a body that is a part of the media.
@@ -129,6 +129,10 @@ impl Dialect for Tus {
         }
     }
 
+    fn digest_fields(&self) -> &'static [DigestField] {
+        &[DigestField::UploadChecksum, DigestField::ContentDigest]
+    }
+
     /// Parts may have any size.
     fn rules(&self, configured: Rules) -> Rules {
         configured.with_chunks(ChunkRule::Lenient)
@@ -175,6 +179,13 @@ impl Dialect for Tus {
         match error {
             ProtocolError::Session(error) => session_error(error),
             ProtocolError::ToSession(error) => self.protocol_error(error),
+            ProtocolError::BodyDigest(BodyDigestError::Mismatch { field, .. }) => {
+                let status = StatusCode::from_u16(460).expect("460 is a valid status");
+                ErrorReply {
+                    reason_phrase: Some("Checksum Mismatch"),
+                    ..ErrorReply::text(status, "invalid").header(*field)
+                }
+            }
             ProtocolError::UnsupportedVersion { .. } => {
                 let mut reply = text(google::protocol(error));
                 reply.headers.insert(TUS_VERSION, VERSION);
@@ -197,6 +208,7 @@ impl Dialect for Tus {
             | ProtocolError::DataOnStart
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
+            | ProtocolError::BodyDigest(_)
             | ProtocolError::ExpectedDigests(_)
             | ProtocolError::DigestMismatch(_) => text(google::protocol(error)),
         }
@@ -230,6 +242,8 @@ impl Dialect for Tus {
         self.mark(headers);
         headers.insert(TUS_VERSION, VERSION);
         headers.insert(TUS_EXTENSION, EXTENSIONS);
+        let algorithms = HeaderValue::from_static(DigestField::UploadChecksum.known());
+        headers.insert(TUS_CHECKSUM_ALGORITHM, algorithms);
         if let Some(max_size) = offer.max_size {
             headers.insert(TUS_MAX_SIZE, max_size.into());
         }
@@ -251,7 +265,6 @@ fn check_version(head: &Head<'_>, http_method: &Method) -> Result<(), ProtocolEr
 
 fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     refuse(head, &UPLOAD_CONCAT, "Upload-Concat")?;
-    refuse_checksum(head)?;
     let total = declared_length(head)?;
     let metadata = Metadata::of(head)?;
     let body = head.length().unwrap_or(BodyLength::Exact(0));
@@ -300,7 +313,6 @@ fn part(head: &Head<'_>, upload_id: UploadId) -> Result<SessionHead, ProtocolErr
             expected: PART_TYPE,
         });
     }
-    refuse_checksum(head)?;
     let first = integer(head, &UPLOAD_OFFSET, "Upload-Offset")?;
     let first = first.ok_or(ProtocolError::MissingHeader {
         name: "Upload-Offset",
@@ -336,19 +348,6 @@ fn query(upload_id: UploadId) -> SessionHead {
 /// Refuses a header of an extension that the server does not have: its client relies on it.
 fn refuse(head: &Head<'_>, header: &HeaderName, name: &'static str) -> Result<(), ProtocolError> {
     if head.headers.contains_key(header) {
-        Err(ProtocolError::UnsupportedHeader { name })
-    } else {
-        Ok(())
-    }
-}
-
-/// Refuses a checksum of the body, in the head or announced for its trailer.
-fn refuse_checksum(head: &Head<'_>) -> Result<(), ProtocolError> {
-    let name = "Upload-Checksum";
-    refuse(head, &UPLOAD_CHECKSUM, name)?;
-    let announced = head.headers.get_all(TRAILER).into_iter();
-    let mut announced = announced.flat_map(|names| names.as_bytes().split(|byte| *byte == b','));
-    if announced.any(|it| it.trim_ascii().eq_ignore_ascii_case(name.as_bytes())) {
         Err(ProtocolError::UnsupportedHeader { name })
     } else {
         Ok(())

@@ -147,6 +147,7 @@ impl Dialect for XGoogUpload {
             | ProtocolError::DataOnStart
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
+            | ProtocolError::BodyDigest(_)
             | ProtocolError::ExpectedDigests(_)
             | ProtocolError::DigestMismatch(_) => self.other_error(google::protocol(error)),
         }

@@ -137,7 +137,7 @@ impl MediaStream for MultipartMedia {
                     return Ok(Some(data));
                 }
             }
-            let next = self.body.next().await.map_err(Error::from)?;
+            let next = self.body.next().await?;
             let (Some(data), Some(splitter)) = (next, &mut self.splitter) else {
                 return Ok(None);
             };

@@ -7,11 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::sync::oneshot;
 use tower_service::Service as _;
+use windlass_digest::{Crc32c, Digests};
 use windlass_testkit::media::Media;
 
 use crate::world::{Body, LIFETIME, Peer as _, Reply, SharedStores, World};
@@ -157,6 +158,112 @@ async fn bytes_of_a_part_that_breaks_off_are_kept() {
     break_off("60", 40).await;
     check(&head(&world, &target).await, StatusCode::OK, "100");
     assert_eq!(world.count().await, 1, "the question has ended the upload");
+}
+
+/// The checksum of a part, and whether it is that of the part.
+fn checksum(part: &[u8], is_right: bool) -> String {
+    let crc32c = if is_right {
+        Digests::of(part).crc32c
+    } else {
+        Crc32c(1)
+    };
+    format!("crc32c {crc32c}")
+}
+
+#[tokio::test]
+async fn part_with_another_checksum_leaves_nothing() {
+    for length in [100, 3_000_000] {
+        let world = world();
+        let target = create(&world, &[("upload-length", &length.to_string())]).await;
+        let half = length / 2;
+        let send_part = async |offset: usize, is_right| {
+            let part = vec![7; half];
+            let checksum = checksum(&part, is_right);
+            let headers = [
+                PART,
+                ("upload-offset", &*offset.to_string()),
+                ("upload-checksum", &checksum),
+            ];
+            send(&world, "PATCH", &target, &headers, part).await
+        };
+        for offset in [0, half] {
+            let refused = send_part(offset, false).await;
+            assert_eq!(refused.status.as_u16(), 460, "{refused:?}");
+            check(
+                &head(&world, &target).await,
+                StatusCode::OK,
+                &offset.to_string(),
+            );
+            let end = (offset + half).to_string();
+            check(&send_part(offset, true).await, StatusCode::NO_CONTENT, &end);
+        }
+        assert_eq!(world.count().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn part_with_a_checksum_that_breaks_off_leaves_nothing() {
+    let world = world();
+    let target = create(&world, &[("upload-length", "3000000")]).await;
+    let part = vec![7; 2_000_000];
+    let checksum = checksum(&part, true);
+    let headers = [
+        VERSION,
+        PART,
+        ("upload-offset", "0"),
+        ("upload-checksum", &checksum),
+    ];
+    world
+        .try_send("PATCH", &target, &headers, Body::Broken(part))
+        .await;
+    check(&head(&world, &target).await, StatusCode::OK, "0");
+    check(
+        &patch(&world, &target, 0, vec![7; 3_000_000]).await,
+        StatusCode::NO_CONTENT,
+        "3000000",
+    );
+}
+
+#[tokio::test]
+async fn checksum_may_follow_in_a_trailer() {
+    let world = world();
+    let target = create(&world, &[("upload-length", "100")]).await;
+    let part = vec![7; 100];
+    let send_part = async |trailer: &str| {
+        let headers = [
+            VERSION,
+            PART,
+            ("upload-offset", "0"),
+            ("trailer", "Upload-Checksum"),
+        ];
+        let mut trailers = HeaderMap::new();
+        trailers.insert("upload-checksum", trailer.parse().expect("it is valid"));
+        let body = Body::Trailed(part.clone(), trailers);
+        world.send("PATCH", &target, &headers, body).await
+    };
+    let refused = send_part(&checksum(&part, false)).await;
+    assert_eq!(refused.status.as_u16(), 460, "{refused:?}");
+    let refused = send_part("sha3 AAAA").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
+    check(&head(&world, &target).await, StatusCode::OK, "0");
+    check(
+        &send_part(&checksum(&part, true)).await,
+        StatusCode::NO_CONTENT,
+        "100",
+    );
+}
+
+#[tokio::test]
+async fn creation_with_another_checksum_brings_no_data() {
+    let world = world();
+    let headers = [
+        PART,
+        ("upload-length", "100"),
+        ("upload-checksum", "crc32c AAAAAA=="),
+    ];
+    let refused = send(&world, "POST", UPLOADS, &headers, vec![7; 100]).await;
+    assert_eq!(refused.status.as_u16(), 460, "{refused:?}");
+    assert_eq!(world.count().await, 0);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 use crate::media::Media;
@@ -16,6 +17,8 @@ pub enum Body {
     Whole(Vec<u8>),
     /// The connection breaks after these bytes.
     Broken(Vec<u8>),
+    /// All of it comes, with a trailer section.
+    Trailed(Vec<u8>, HeaderMap),
 }
 
 impl http_body::Body for Body {
@@ -27,7 +30,7 @@ impl http_body::Body for Body {
         _: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let body = self.get_mut();
-        let (Self::Whole(bytes) | Self::Broken(bytes)) = body;
+        let (Self::Whole(bytes) | Self::Broken(bytes) | Self::Trailed(bytes, _)) = body;
         if !bytes.is_empty() {
             let bytes = std::mem::take(bytes);
             return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
@@ -35,6 +38,10 @@ impl http_body::Body for Body {
         Poll::Ready(match body {
             Self::Whole(_) => None,
             Self::Broken(_) => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            Self::Trailed(_, trailers) => {
+                let trailers = std::mem::take(trailers);
+                (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
+            }
         })
     }
 
@@ -45,7 +52,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Broken(_) => SizeHint::default(),
+            Self::Broken(_) | Self::Trailed(..) => SizeHint::default(),
         }
     }
 }

@@ -376,31 +376,6 @@ fn patch_appends_at_its_offset() {
 }
 
 #[test]
-fn digest_of_a_part_is_refused_and_that_of_the_whole_is_checked() {
-    let digest = ("content-digest", "crc32c=:4waSgw==:");
-    let kind = ("content-type", "application/partial-upload");
-    let part = |offset, complete| {
-        let fields = [("upload-offset", offset), ("upload-complete", complete)];
-        patch(None, &[kind, digest, fields[0], fields[1]])
-    };
-    assert_refused(part("0", "?0"), "Content-Digest");
-    assert_refused(part("7", "?1"), "Content-Digest");
-    let Ok(Command::Session(whole)) = part("0", "?1") else {
-        panic!("the whole is a part, too")
-    };
-    assert!(whole.expected.crc32c.is_some());
-    let created = |complete| {
-        let headers = headers(None, &[digest, ("upload-complete", complete)]);
-        command(&Method::POST, START, &headers, Framing::Length(9))
-    };
-    assert_eq!(created("?0"), Err(invalid("Content-Digest")));
-    let Ok(Command::Start(whole)) = created("?1") else {
-        panic!("it starts a session")
-    };
-    assert!(whole.expected.crc32c.is_some());
-}
-
-#[test]
 fn coded_body_is_refused() {
     let fields = [
         ("upload-complete", "?1"),

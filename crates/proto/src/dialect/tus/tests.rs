@@ -1,5 +1,7 @@
 use http::Version;
 
+use windlass_digest::Algorithm;
+
 use super::*;
 use crate::command::Framing;
 use crate::parameters::Parameters;
@@ -238,14 +240,28 @@ fn unknown_version_is_answered_with_the_known_one() {
 
 #[test]
 fn extensions_that_are_not_there_are_refused() {
-    for field in [
-        ("upload-concat", "partial"),
-        ("upload-checksum", "sha1 AAAA"),
-        ("trailer", "Expires, Upload-Checksum"),
+    let error = create(&[("upload-length", "1"), ("upload-concat", "partial")]);
+    let reply = Tus::default().protocol_error(&error.expect_err("it is refused"));
+    assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
+}
+
+#[test]
+fn mismatch_of_a_checksum_has_a_status_of_its_own() {
+    let field = "Upload-Checksum";
+    let mismatch = BodyDigestError::Mismatch {
+        field,
+        algorithm: Algorithm::Sha1,
+    };
+    for (error, status, phrase) in [
+        (mismatch, 460, Some("Checksum Mismatch")),
+        (BodyDigestError::Malformed { field }, 400, None),
+        (BodyDigestError::Missing { field }, 400, None),
     ] {
-        let error = create(&[("upload-length", "1"), field]);
-        let reply = Tus::default().protocol_error(&error.expect_err("it is refused"));
-        assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
+        let reply = Tus::default().protocol_error(&error.into());
+        assert_eq!(
+            (reply.status.as_u16(), reply.reason_phrase),
+            (status, phrase)
+        );
     }
 }
 
