@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{ChunkRule, Rules, SessionError};
-use windlass_store::{AddedMedia, Expected, Media, ResourceChange, Session, SessionId};
+use windlass_store::{AddedMedia, Expected, Media, ResourceChange, Session, SessionId, Timestamp};
 
 use crate::concatenation::Concatenation;
 use crate::error::Error;
@@ -87,6 +87,10 @@ pub struct FinishedMedia {
     pub uploaded: u64,
     /// Resources that the media depends on, as they were read.
     pub expect: Vec<Expected>,
+    /// The last time at which new media may be named, as in [`ChangeSet::not_after`].
+    ///
+    /// [`ChangeSet::not_after`]: windlass_store::ChangeSet::not_after
+    pub not_after: Option<Timestamp>,
 }
 
 impl FinishedMedia {
@@ -98,6 +102,7 @@ impl FinishedMedia {
             small_bytes,
             is_referenced: false,
             expect: Vec::new(),
+            not_after: None,
         }
     }
 }

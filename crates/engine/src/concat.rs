@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use windlass_digest::Digests;
 use windlass_store::{
-    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, Part, StoredName, VaultError,
+    Failpoint, LedgerError, Media, MediaId, MediaLocation, MediaRef, NEW_MEDIA_LIFETIME, Part,
+    StoredName, Timestamp, VaultError,
 };
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
@@ -87,6 +88,8 @@ struct Made {
     _reservation: Reservation,
     /// The bytes that were copied for the caller.
     copy: CopyCharge,
+    /// The last time at which the media may be named.
+    not_after: Option<Timestamp>,
 }
 
 impl Made {
@@ -209,6 +212,7 @@ impl<'a, C: Completion> Concat<'a, C> {
             is_referenced: made.is_shared(),
             uploaded: 0,
             expect: wanted.expect,
+            not_after: made.not_after,
         };
         try_finish(self.engine, &self.context, &finished, None).await
     }
@@ -227,6 +231,7 @@ impl<'a, C: Completion> Concat<'a, C> {
         };
         let caller = || self.context.caller();
         let copy = parts.copies.charge(caller, length)?;
+        let not_after = ledger.deadline(NEW_MEDIA_LIFETIME);
         let (at, handle, small_bytes) = match &wanted.sources[..] {
             [only] => (only.at, only.handle.clone(), None),
             all if wanted.length() <= small_media_limit => {
@@ -258,6 +263,7 @@ impl<'a, C: Completion> Concat<'a, C> {
             small_bytes,
             _reservation: reservation,
             copy,
+            not_after,
         })
     }
 

@@ -434,6 +434,10 @@ impl Ledger for CheckedLedger {
         self.inner.opening()
     }
 
+    fn deadline(&self, after: Duration) -> Option<Timestamp> {
+        self.inner.deadline(after)
+    }
+
     async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         let _reservation = self.reserve(Purpose::Start, 1, session.context.len())?;
         self.inner.start_within(session, quota).await

@@ -138,6 +138,7 @@ fn take_changes<R, H>(
         added_media: mem::take(&mut completed.added_media),
         finish: session_ref
             .map(|session_ref| session_ref.finish(mem::take(&mut completed.stored_reply))),
+        not_after: finished.not_after,
     }
 }
 

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use windlass_digest::{ExpectedDigests, Wanted};
 use windlass_session::{BodyFilter, BodyLength, Ending};
-use windlass_store::{ExpectedSize, Failpoint};
+use windlass_store::{ExpectedSize, Failpoint, NEW_MEDIA_LIFETIME, Timestamp};
 
 use crate::completion::{Completion, FinishedMedia, UploadContext as _};
 use crate::disks::Leaving;
@@ -40,6 +40,8 @@ struct SingleRequestUpload<C: Completion> {
     durable: DurableAppend<NoSession>,
     /// Digests to compute in addition to CRC32C.
     wanted: Wanted,
+    /// The last time at which the media may be named.
+    not_after: Option<Timestamp>,
     /// Counts against the limit on running uploads.
     _permit: Permit,
 }
@@ -143,6 +145,7 @@ impl<C: Completion> SingleRequestUpload<C> {
             expected_digests: context.expected_digests(),
             body_filter,
             durable,
+            not_after: engine.parts().stores.ledger.deadline(NEW_MEDIA_LIFETIME),
             engine,
             context,
             wanted: terms.wanted,
@@ -221,7 +224,10 @@ impl<C: Completion> SingleRequestUpload<C> {
             computed.await?
         };
         let media = media_of(self.context.content_type(), progress, handle, digests);
-        let finished = FinishedMedia::uploaded(media, flushed.small_bytes);
+        let finished = FinishedMedia {
+            not_after: self.not_after,
+            ..FinishedMedia::uploaded(media, flushed.small_bytes)
+        };
         finish(&self.engine, &self.context, &finished, None).await
     }
 

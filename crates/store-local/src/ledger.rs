@@ -387,6 +387,7 @@ impl Ledger for LocalLedger {
         if let Some(finish) = &changes.finish {
             self.epoch_of(finish.lease)?;
         }
+        let changes = Box::new(changes);
         self.change(Change::Apply { changes, quotas }).await
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::records::{
-    Lease, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId, StoredName,
+    Lease, MAX_KEY_LEN, MediaId, MediaLocation, MediaRef, Progress, Resource, SessionId,
+    StoredName, Timestamp,
 };
 
 /// A session to be finished by a change set, together with the resource that it yields.
@@ -62,6 +63,10 @@ pub struct ChangeSet {
     pub added_media: Vec<AddedMedia>,
     /// Session that the change set finishes.
     pub finish: Option<FinishSession>,
+    /// The last time at which the change set may be made, by the ledger's clock; `None` at any time.
+    /// Set it if the change set brings media that no session names, to the time that
+    /// [`Ledger::deadline`](crate::Ledger::deadline) has told before the media was written.
+    pub not_after: Option<Timestamp>,
 }
 
 /// Maximum number of [`ChangeSet::added_media`]. The ledger refuses a change set with more.

@@ -63,6 +63,14 @@ use crate::vault::Space;
 /// happened ([`LedgerError::leaves_outcome_unknown`]). After any other error nothing has changed.
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
+    /// Returns the time after this duration by the ledger's clock, for [`ChangeSet::not_after`]. Does
+    /// not wait. `None` from a ledger that only one process can open, which checks no such time: its
+    /// sweep knows what that process is writing.
+    fn deadline(&self, after: Duration) -> Option<Timestamp> {
+        let _ = after;
+        None
+    }
+
     /// Inserts a session: active, with offset 0 and epoch 0. Returns its first lease. No process
     /// works on it yet. No earlier session may have had its id, not even a deleted one.
     ///
@@ -223,7 +231,8 @@ pub trait Ledger: Send + Sync + 'static {
     ///   release has stored, can be read, replaced and deleted.
     /// * [`LedgerError::Fenced`] if the session to be finished does not exist or is not open, the
     ///   lease of the change set is not its newest one, or its committed offset is greater than the
-    ///   offset in [`FinishSession::progress`](crate::FinishSession::progress).
+    ///   offset in [`FinishSession::progress`](crate::FinishSession::progress); or if the time of
+    ///   [`ChangeSet::not_after`] has passed.
     /// * [`LedgerError::Conflict`] if a resource to be inserted exists; if a resource to be
     ///   replaced or deleted does not exist or has another version; if a row of
     ///   [`ChangeSet::expect`] is not as expected, or a collection of [`ChangeSet::expect_empty`]
@@ -397,6 +406,11 @@ pub struct OffsetCommit {
 /// sweep has deleted.
 pub const LEASE_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 
+/// How long it may take from the beginning of media that no session names to the change set that
+/// brings it, where a ledger limits that: 12 h. As [`LEASE_LIFETIME`], it is less than the time for
+/// which media that nothing references is kept.
+pub const NEW_MEDIA_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+
 /// How a lease is taken of a session on which another process works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
@@ -422,7 +436,7 @@ pub enum EndSession {
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The caller does not hold the newest lease of the session, or the session has another offset
-    /// or is not open. Nothing has changed. The caller must read the session again before it
+    /// or is not open, or a change set is later than [`ChangeSet::not_after`]. Nothing has changed. The caller must read the session again before it
     /// continues.
     #[error("the session has a newer lease or another offset, or is not open")]
     Fenced,

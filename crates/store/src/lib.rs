@@ -106,7 +106,9 @@ pub use change_set::{
 /// Not a part of the contracts. Without the feature `failpoints` it compiles to nothing.
 #[doc(hidden)]
 pub use failpoint::Failpoint;
-pub use ledger::{EndSession, LEASE_LIFETIME, Ledger, LedgerError, OffsetCommit, Takeover};
+pub use ledger::{
+    EndSession, LEASE_LIFETIME, Ledger, LedgerError, NEW_MEDIA_LIFETIME, OffsetCommit, Takeover,
+};
 pub use records::{
     Epoch, Extent, ExtentChanges, Garbage, GarbageId, Lease, LeaseId, Leased, MAX_KEY_LEN,
     MAX_NAME_LEN, Media, MediaId, MediaLocation, MediaRef, NewSession, OwnerQuotas, Progress,

@@ -126,6 +126,10 @@ impl Drop for MemoryLedger {
 
 #[async_trait]
 impl Ledger for MemoryLedger {
+    fn deadline(&self, after: Duration) -> Option<Timestamp> {
+        Some(self.tables().leases.time_after(after))
+    }
+
     async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         self.tables().start(session, quota)
     }
@@ -562,6 +566,10 @@ impl Tables {
         }
         if changes.has_too_long_key() {
             return Err(LedgerError::KeyTooLong);
+        }
+        let now = self.leases.time_after(Duration::ZERO);
+        if changes.not_after.is_some_and(|last| last < now) {
+            return Err(LedgerError::Fenced);
         }
         let leased = match &changes.finish {
             Some(finish) => Some(self.leased_to_finish(finish)?),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::{Request, Response};
+use http::{Request, Response, request};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::sync::oneshot;
@@ -18,9 +18,10 @@ use windlass_server::Stores;
 use windlass_store::fault::{Faults, FaultyLedger, FaultyVault, InjectedFault, Trigger};
 use windlass_store::memory::{MemoryLedger, MemoryVault};
 use windlass_store::{
-    ChangeSet, LEASE_LIFETIME, Ledger, MediaRef, Resource, ResourceChange, StoredName,
+    ChangeSet, LEASE_LIFETIME, Ledger, MediaRef, NEW_MEDIA_LIFETIME, Resource, ResourceChange,
+    StoredName,
 };
-use windlass_testkit::farm::ANIMALS;
+use windlass_testkit::farm::{ANIMALS, UPLOADS};
 use windlass_testkit::media::Media;
 
 use crate::world::{Peer as _, Reply, SMALL_MEDIA, Serving, World};
@@ -96,18 +97,23 @@ struct Halted {
 impl Halted {
     /// Sends the bytes `from..at` of the media to a server, and the others later.
     async fn at(server: &World, session: &str, from: u64, at: u64) -> Self {
+        let range = format!("bytes {from}-{}/{}", MEDIA.len() - 1, MEDIA.len());
+        let request = Request::put(session).header("content-range", range);
+        Self::send(server, request, from, at).await
+    }
+
+    /// Sends the bytes `from..at` of the media with this head, and the others later.
+    async fn send(server: &World, head: request::Builder, from: u64, at: u64) -> Self {
         let (rest, go_on) = oneshot::channel();
         let frame = |bytes| Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)));
         let sent = stream::once(async move { frame(MEDIA.bytes(from..at)) });
-        let held = stream::once(async move {
+        let later = stream::once(async move {
             go_on.await.expect("the test lets it go on");
             frame(MEDIA.bytes(at..MEDIA.len()))
         });
-        let range = format!("bytes {from}-{}/{}", MEDIA.len() - 1, MEDIA.len());
-        let request = Request::put(session)
-            .header("content-range", range)
+        let request = head
             .header("content-length", MEDIA.len() - from)
-            .body(StreamBody::new(Box::pin(sent.chain(held))))
+            .body(StreamBody::new(Box::pin(sent.chain(later))))
             .expect("it is valid");
         let mut service = server.service().await;
         let reply = tokio::spawn(async move {
@@ -226,6 +232,17 @@ async fn writer_that_was_stopped_longer_than_its_deadline_commits_nothing() {
     let finished = put_rest(&pair.second, &session, 40).await;
     assert_eq!(finished.status, 201, "{finished:?}");
     assert_eq!(pair.second.media(&finished).await, MEDIA.whole());
+}
+
+#[tokio::test(start_paused = true)]
+async fn upload_of_one_request_that_took_too_long_makes_no_resource() {
+    let pair = Pair::new().await;
+    let simple = Request::post(format!("{UPLOADS}?uploadType=media"));
+    let older = Halted::send(&pair.first, simple, 0, 40).await;
+    pair.ledgers[1].advance_clock(NEW_MEDIA_LIFETIME + Duration::from_secs(1));
+    let late = older.goes_on().await;
+    assert_eq!(late.status(), 503, "{late:?}");
+    assert_eq!(pair.second.count().await, 0);
 }
 
 #[tokio::test(start_paused = true)]

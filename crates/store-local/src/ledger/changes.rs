@@ -34,7 +34,7 @@ pub(super) enum Change {
         end: EndSession,
     },
     Apply {
-        changes: ChangeSet,
+        changes: Box<ChangeSet>,
         quotas: OwnerQuotas,
     },
     Expire {

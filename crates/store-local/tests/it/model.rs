@@ -343,6 +343,7 @@ async fn take(ledger: &dyn Ledger, model: &Reference, leases: &mut Leases, step:
                     new_media: new.map(media_id).map(StoredName::of),
                     added_media: added.into_iter().map(added_media).collect(),
                     finish,
+                    not_after: None,
                 })
                 .await
         }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::ledger::claims::{claim, due, insert};
 use super::ledger::{fenced, finishing, lease, no_lease, session};
-use super::{Names, finish, step};
+use super::{Names, finish, one, step};
+use crate::change_set::{ChangeSet, ResourceChange};
 use crate::ledger::{EndSession, Ledger, LedgerError, OffsetCommit, Takeover};
-use crate::records::{Epoch, Lease, Leased, SessionId, SessionState};
+use crate::records::{Epoch, Lease, Leased, SessionId, SessionState, Timestamp};
 
 /// Longer than any of the checks takes.
 const LONG: Duration = Duration::from_secs(3600);
@@ -26,6 +27,7 @@ pub async fn ledger_of_processes(first: &dyn Ledger, second: &dyn Ledger) {
     only_the_newest_lease_is_renewed(first, second).await;
     row_is_claimed_by_one_process(first, second).await;
     task_is_done_by_one_process(first, second).await;
+    late_change_set_is_refused(first, second).await;
 }
 
 async fn session_that_nobody_works_on_is_leased_at_once(first: &dyn Ledger, second: &dyn Ledger) {
@@ -192,6 +194,23 @@ async fn task_is_done_by_one_process(first: &dyn Ledger, second: &dyn Ledger) {
     assert!(acquires(second, "another").await);
     assert!(!acquires(first, "another").await);
     assert!(acquires(first, "one").await, "it goes on with it");
+}
+
+async fn late_change_set_is_refused(first: &dyn Ledger, second: &dyn Ledger) {
+    let names = Names::of("late_change_set_is_refused");
+    let not_after = |time| ChangeSet {
+        not_after: time,
+        ..one(ResourceChange::Insert(names.resource("row", None)))
+    };
+    let now = first
+        .deadline(Duration::ZERO)
+        .expect("the ledger is shared");
+    let past = Timestamp::from_millis(now.as_millis() - 1);
+    fenced(second.apply(not_after(Some(past))).await);
+    let row = first.resource(&names.collection(), "row").await.unwrap();
+    assert!(row.is_none());
+    let later = second.deadline(LONG);
+    first.apply(not_after(later)).await.unwrap();
 }
 
 /// Commits ten bytes, which are the last ones of a request.

@@ -141,6 +141,10 @@ impl Ledger for PacedLedger {
         self.inner.opening()
     }
 
+    fn deadline(&self, after: Duration) -> Option<Timestamp> {
+        self.inner.deadline(after)
+    }
+
     async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         self.inner.start_within(session, quota).await
     }

@@ -5,7 +5,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::ledger::{LEASE_LIFETIME, LedgerError, Takeover};
-use crate::records::{Epoch, Lease, LeaseId, SessionId};
+use crate::records::{Epoch, Lease, LeaseId, SessionId, Timestamp};
+
+/// The time at which the ledger's clock begins.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// The leases of all sessions.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +62,12 @@ impl Leases {
     /// Returns the time by the ledger's clock.
     pub(super) fn now(&self) -> Duration {
         self.now
+    }
+
+    /// Returns the time after this duration.
+    pub(super) fn time_after(&self, after: Duration) -> Timestamp {
+        let millis = u64::try_from((BEGINNING + self.now + after).as_millis());
+        Timestamp::from_millis(millis.unwrap_or(u64::MAX))
     }
 
     pub(super) fn advance(&mut self, by: Duration) {

@@ -122,7 +122,7 @@ fn purpose_of_each_change() {
         expected: version,
     };
     let apply = |changes| Change::Apply {
-        changes,
+        changes: Box::new(changes),
         quotas: OwnerQuotas::default(),
     };
     let change = |resources| {
