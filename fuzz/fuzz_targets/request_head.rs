@@ -48,6 +48,7 @@ fn judge(request_line: &[u8], headers: &HeaderMap) -> Option<()> {
     let target = RequestTarget {
         http_method: &method,
         is_upload_path: true,
+        is_media_path: false,
         parameters: &parameters,
         headers,
     };

@@ -130,6 +130,8 @@ pub struct RequestTarget<'a> {
     /// Whether the path is one for uploads, such as `/upload/farm/v1/animals`. Otherwise it may be
     /// the plain path of a method, or any other path.
     pub is_upload_path: bool,
+    /// Whether the path is the plain path of a method with this HTTP method that takes media.
+    pub is_media_path: bool,
     /// Parameters of the query.
     pub parameters: &'a Parameters,
     /// Headers.

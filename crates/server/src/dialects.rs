@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use windlass_discovery::{Found, MethodTable, Target};
 use windlass_engine::Importance;
 use windlass_proto::command::effective_method;
 use windlass_proto::dialect::{
@@ -62,21 +63,29 @@ impl Dialects {
     }
 
     /// The dialect that claims a request, as it answers this request. `None` means Google's dialect,
-    /// or no upload.
-    pub(crate) fn claiming(&self, head: &Parts, http_method: &Method) -> Option<Arc<dyn Dialect>> {
+    /// or no upload. The methods of the requested host are in `table`.
+    pub(crate) fn claiming(
+        &self,
+        head: &Parts,
+        http_method: &Method,
+        table: &MethodTable,
+    ) -> Option<Arc<dyn Dialect>> {
         let parameters = Parameters::parse(head.uri.query()).unwrap_or_default();
-        self.claiming_target(&RequestTarget {
-            http_method,
-            is_upload_path: plain_path(head.uri.path()).is_some(),
-            parameters: &parameters,
-            headers: &head.headers,
-        })
+        let mut target = target_of(head, http_method, &parameters);
+        target.is_media_path = !target.is_upload_path
+            && target.may_carry_media()
+            && takes_media(table, http_method, head.uri.path());
+        self.claiming_target(&target)
     }
 
     /// As [`claiming`](Self::claiming), by the effective HTTP method of the head.
-    pub(crate) fn claiming_head(&self, head: &Parts) -> Option<Arc<dyn Dialect>> {
+    pub(crate) fn claiming_head(
+        &self,
+        head: &Parts,
+        table: &MethodTable,
+    ) -> Option<Arc<dyn Dialect>> {
         let method = effective_method(&head.method, &head.headers);
-        self.claiming(head, method.as_ref().unwrap_or(&head.method))
+        self.claiming(head, method.as_ref().unwrap_or(&head.method), table)
     }
 
     /// Whether a dialect would claim a request with these headers, sent to an upload path.
@@ -84,6 +93,7 @@ impl Dialects {
         let target = RequestTarget {
             http_method: &Method::POST,
             is_upload_path: true,
+            is_media_path: false,
             parameters: &Parameters::default(),
             headers,
         };
@@ -106,20 +116,38 @@ impl Dialects {
     }
 
     /// Returns the importance of a request, which its dialect reads from the head alone: it is
-    /// needed before the server reads or looks up anything else.
+    /// needed before the server reads or looks up anything else. A creation at the plain path of a
+    /// method is as important as a call there.
     pub(crate) fn importance_of(&self, head: &Parts) -> Importance {
         let method = effective_method(&head.method, &head.headers);
         let method = method.as_ref().unwrap_or(&head.method);
         let parameters = Parameters::parse(head.uri.query()).unwrap_or_default();
-        let target = RequestTarget {
-            http_method: method,
-            is_upload_path: plain_path(head.uri.path()).is_some(),
-            parameters: &parameters,
-            headers: &head.headers,
-        };
+        let target = target_of(head, method, &parameters);
         let claiming = self.claiming_target(&target);
         let dialect = claiming.as_ref().unwrap_or(&self.google);
         importance(dialect.intent(&target))
+    }
+}
+
+fn target_of<'a>(
+    head: &'a Parts,
+    http_method: &'a Method,
+    parameters: &'a Parameters,
+) -> RequestTarget<'a> {
+    RequestTarget {
+        http_method,
+        is_upload_path: plain_path(head.uri.path()).is_some(),
+        is_media_path: false,
+        parameters,
+        headers: &head.headers,
+    }
+}
+
+/// Whether a method with media has this plain path.
+fn takes_media(table: &MethodTable, http_method: &Method, path: &str) -> bool {
+    match table.find(http_method, path) {
+        Found::Method { method, target, .. } => target == Target::Plain && method.upload.is_some(),
+        Found::WrongHttpMethod { .. } | Found::Nothing => false,
     }
 }
 

@@ -217,11 +217,13 @@ impl Exchange {
         if pools.into_iter().any(Pool::is_short) {
             body.hurry();
         }
+        let table = &server.registry.on(context.host.as_ref()).table;
+        let claiming = server.dialects.claiming_head(&head, table);
         let (preflight, marks) = cross_origin::examine(&server, &mut head, context.host.as_ref());
         marks.limit_authority(&mut head, &mut context);
         Self {
             dialect: server.dialects.default(),
-            claiming: server.dialects.claiming_head(&head),
+            claiming,
             running: server.lifecycle.begin_request(),
             is_read: body.end_flag(),
             body: Some(body),

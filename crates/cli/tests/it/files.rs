@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use windlass_testkit::process::ServerProcess;
-use windlass_testkit::raw::{Reply, Request, exchange};
+use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
+use windlass_testkit::session::target_in;
 
 use crate::server::own;
 
@@ -59,9 +60,7 @@ fn client_of_tus_creates_at_the_plain_path() {
             "filename YS50eHQ=,filetype dGV4dC9wbGFpbg==",
         );
     let created = exchange(server.address(), &creation).expect(201);
-    let location = created.header("location").expect("it names the session");
-    let (_, target) = location.split_once("://").expect("it is absolute");
-    let target = &target[target.find('/').expect("it has a path")..];
+    let target = target_in(&created, "location").expect("it is an absolute URI");
     let part = version(Request::new("PATCH", target))
         .header("Content-Type", "application/offset+octet-stream")
         .header("Upload-Offset", "0")
@@ -78,4 +77,88 @@ fn client_of_tus_creates_at_the_plain_path() {
     let id = file["id"].as_str().expect("it has an id");
     let media = get(&server, &format!("/files/{id}?alt=media")).expect(200);
     assert_eq!(media.body, b"hello");
+}
+
+/// An upload task of Apple's `URLSession`, which adds these fields to each.
+fn task(target: &str, content_type: &str, body: &str) -> Request {
+    Request::new("POST", target)
+        .header("Upload-Draft-Interop-Version", 6)
+        .header("Upload-Complete", "?1")
+        .header("Content-Type", content_type)
+        .body(body)
+}
+
+#[test]
+fn client_of_the_draft_creates_at_the_plain_path() {
+    let server = server();
+    let send = |request: &Request| exchange(server.address(), request);
+    let described = send(&Request::new("OPTIONS", "/files")).expect(204);
+    let limit = described.header("upload-limit").expect("it has limits");
+    assert!(limit.contains("max-size="), "{limit}");
+
+    let creation = Request::new("POST", "/files")
+        .header("Upload-Complete", "?0")
+        .header("Upload-Length", 10)
+        .header("Content-Disposition", "inline; filename=\"a.txt\"")
+        .header("Content-Type", "text/plain");
+    let created = send(&creation.clone().body("hello")).expect(201);
+    assert_eq!(created.header("upload-offset"), Some("5"));
+    let target = target_in(&created, "location").expect("it is an absolute URI");
+    let asked = send(&Request::new("HEAD", &target)).expect(204);
+    assert_eq!(asked.header("upload-offset"), Some("5"));
+    let rest = Request::new("PATCH", &target)
+        .header("Content-Type", "application/partial-upload")
+        .header("Upload-Offset", 5)
+        .header("Upload-Complete", "?1");
+    let file = send(&rest.body("hello")).expect(201);
+    assert_eq!(
+        (file.field("name"), file.field("size")),
+        ("a.txt".into(), "10".into())
+    );
+
+    let cancelled = target_in(&send(&creation.body("")).expect(201), "location");
+    let cancelled = cancelled.expect("it is an absolute URI");
+    send(&Request::new("DELETE", &cancelled)).expect(204);
+    send(&Request::new("HEAD", &cancelled)).expect(404);
+}
+
+#[test]
+fn upload_task_of_urlsession_is_an_upload_at_the_plain_path() {
+    let server = server();
+    let mut peer = RawPeer::connect(server.address());
+    peer.send(task("/files", "text/plain", "hello").to_bytes());
+    let interim = peer.next_reply().expect("its upload is announced");
+    assert_eq!(interim.status, 104);
+    let file = peer.next_reply().expect("it is stored").expect(201);
+    assert_eq!(file.header("upload-complete"), Some("?1"));
+    let id = file.field("id").as_str().map(str::to_owned);
+    let target = format!("/files/{}?alt=media", id.expect("it has an id"));
+    assert_eq!(get(&server, &target).expect(200).body, b"hello");
+}
+
+#[test]
+fn flag_of_urlsession_changes_no_call_that_takes_json() {
+    let server = own(&[
+        "--api", "drive", "--api", "files", "--api", "farm", "--api", "storage",
+    ]);
+    let json = r#"{"name": "a.txt"}"#;
+    for (target, content_type) in [
+        ("/drive/v3/files", "application/json; charset=utf-8"),
+        ("/drive/v3/files", "application/x-www-form-urlencoded"),
+        ("/farm/v1/animals", "application/json"),
+        ("/files", "application/json"),
+    ] {
+        let made = exchange(server.address(), &task(target, content_type, json)).expect(200);
+        assert_eq!(made.field("name"), "a.txt", "{target} {content_type}");
+        assert_eq!(made.header("upload-complete"), None);
+        assert_eq!(made.header("upload-draft-interop-version"), None);
+    }
+    // At a method without media the type of the body says nothing.
+    let bucket = task(
+        "/storage/v1/b?project=p",
+        "text/plain",
+        r#"{"name": "barn"}"#,
+    );
+    let made = exchange(server.address(), &bucket).expect(200);
+    assert_eq!(made.field("name"), "barn");
 }

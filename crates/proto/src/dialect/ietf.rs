@@ -17,7 +17,7 @@ use sfv::{BareItem, Item, Parser};
 use windlass_digest::ExpectedDigests;
 
 use super::google;
-use super::head::{Head, UPLOAD_METHODS, allow, invalid};
+use super::head::{Head, UPLOAD_METHODS, allow, invalid, is_media_type};
 use super::{
     Condition, Dialect, Expiry, Final, Intent, Offer, Outcome, Progress, RequestHead,
     RequestTarget, SessionStatus,
@@ -110,15 +110,17 @@ impl Dialect for Ietf {
 
     /// `URLSession` adds the flag to each upload, to any server. So a request that says how it
     /// uploads in Google's dialect is Google's, unless its body is not the whole upload, which
-    /// Google's dialect would not notice.
+    /// Google's dialect would not notice. At the plain path of a method, which takes JSON too, a whole
+    /// body is media by its type alone.
     fn claims(&self, target: &RequestTarget<'_>) -> bool {
-        if !target.is_upload_path || target.headers.contains_key(TUS_RESUMABLE) {
+        let headers = target.headers;
+        let may_be_ours = target.is_upload_path || target.is_media_path;
+        if !may_be_ours || headers.contains_key(TUS_RESUMABLE) {
             return false;
         }
         if target.has_session() {
-            return is_marked(target.parameters);
+            return target.is_upload_path && is_marked(target.parameters);
         }
-        let headers = target.headers;
         if !target.may_carry_media() || headers.contains_key(CONTENT_RANGE) {
             return false;
         }
@@ -127,6 +129,7 @@ impl Dialect for Ietf {
                 target.parameters.first("uploadType").is_none()
                     && target.parameters.first("upload_protocol").is_none()
                     && !is_related(headers)
+                    && (target.is_upload_path || is_media(headers))
             }
             Some(false) => true,
             None => false,
@@ -556,6 +559,16 @@ fn is_marked(parameters: &Parameters) -> bool {
 fn is_related(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     matches!(content_type.map(Boundary::from_content_type), Some(Ok(_)))
+}
+
+/// Whether the stated type of the body is neither JSON nor a form, which `URLSession` states where
+/// its application states no type.
+fn is_media(headers: &HeaderMap) -> bool {
+    let stated = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let essence = stated.and_then(|it| it.split(';').next());
+    let essence = essence.unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = essence.ends_with("/json") || essence.ends_with("+json");
+    is_media_type(&essence) && !is_json && essence != "application/x-www-form-urlencoded"
 }
 
 fn is_partial_upload(content_type: &str) -> bool {

@@ -177,6 +177,7 @@ impl Server {
         let target = RequestTarget {
             http_method: &method,
             is_upload_path: true,
+            is_media_path: false,
             parameters: &parameters,
             headers,
         };

@@ -50,7 +50,8 @@ impl<'a> Site<'a> {
         if !matches!(destination, Destination::Upload { .. } | Destination::Call) {
             return destination;
         }
-        let Some(claiming) = self.server.dialects.claiming(head, http_method) else {
+        let table = &self.virtual_host.table;
+        let Some(claiming) = self.server.dialects.claiming(head, http_method, table) else {
             return destination;
         };
         *dialect = claiming;

@@ -40,6 +40,7 @@ fn claims(method: &Method, query: &str, headers: &HeaderMap) -> bool {
     Ietf::default().claims(&RequestTarget {
         http_method: method,
         is_upload_path: true,
+        is_media_path: false,
         parameters: &parameters(query),
         headers,
     })
@@ -140,16 +141,62 @@ fn flag_that_urlsession_adds_changes_no_upload_of_google() {
         ],
     );
     assert!(!claims(&Method::POST, START, &related));
-    let plain_path = Ietf::default().claims(&RequestTarget {
-        http_method: &Method::POST,
-        is_upload_path: false,
-        parameters: &parameters(START),
-        headers: &added,
-    });
-    assert!(!plain_path);
     // A part of an upload would be taken for the whole.
     let part = headers(Some(6), &[("upload-complete", "?0")]);
     assert!(claims(&Method::POST, "uploadType=media", &part));
+}
+
+#[test]
+fn creation_at_a_plain_path_is_media_by_its_type() {
+    let at_plain_path = |is_media_path, query: &str, content_type: Option<&str>, flag: &str| {
+        let fields = [("upload-complete", flag)];
+        let content_type = content_type.map(|it| ("content-type", it));
+        let fields: Vec<_> = fields.into_iter().chain(content_type).collect();
+        Ietf::default().claims(&RequestTarget {
+            http_method: &Method::POST,
+            is_upload_path: false,
+            is_media_path,
+            parameters: &parameters(query),
+            headers: &headers(Some(6), &fields),
+        })
+    };
+    for media in ["image/png", "text/plain; charset=utf-8", "application/zip"] {
+        assert!(at_plain_path(true, "", Some(media), "?1"), "{media}");
+        assert!(!at_plain_path(false, "", Some(media), "?1"), "{media}");
+        for query in ["uploadType=media", "upload_protocol=raw", SESSION] {
+            assert!(!at_plain_path(true, query, Some(media), "?1"), "{query}");
+        }
+    }
+    // What an application sends by `URLSession` to a method that takes JSON.
+    for call in [
+        "application/json",
+        "Application/JSON; charset=utf-8",
+        "application/geo+json",
+        "application/x-www-form-urlencoded",
+        "multipart/related; boundary=b",
+        "nonsense",
+        "",
+    ] {
+        assert!(!at_plain_path(true, "", Some(call), "?1"), "{call}");
+    }
+    assert!(!at_plain_path(true, "", None, "?1"));
+    // The body of a call is never a part.
+    assert!(at_plain_path(true, "", Some("application/json"), "?0"));
+    assert!(at_plain_path(true, "", None, "?0"));
+    assert!(!at_plain_path(false, "", None, "?0"));
+}
+
+#[test]
+fn version_that_is_no_integer_is_ignored() {
+    for version in ["six", "\"6\"", "6.0", "?1", "6, 6", "", "1000000000000000"] {
+        let fields = [
+            ("upload-complete", "?0"),
+            ("upload-draft-interop-version", version),
+        ];
+        let headers = headers(None, &fields);
+        assert_eq!(Version::of(&headers), Version::Unstated, "{version}");
+        start(&headers, Framing::Length(0));
+    }
 }
 
 #[test]
@@ -619,6 +666,7 @@ fn last_part_is_more_important_than_another() {
         Ietf::default().intent(&RequestTarget {
             http_method: method,
             is_upload_path: true,
+            is_media_path: false,
             parameters: &parameters(query),
             headers: &headers,
         })

@@ -58,6 +58,7 @@ fn claims(method: &Method, is_upload_path: bool, query: &str, fields: &[(&str, &
     Tus::default().claims(&RequestTarget {
         http_method: method,
         is_upload_path,
+        is_media_path: false,
         parameters: &Parameters::parse(Some(query)).expect("it is UTF-8"),
         headers: &headers(fields),
     })

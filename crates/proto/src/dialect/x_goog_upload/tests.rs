@@ -86,6 +86,7 @@ fn dialect_claims_requests_with_its_headers_alone() {
             let claims = XGoogUpload.claims(&RequestTarget {
                 http_method: &http_method,
                 is_upload_path,
+                is_media_path: false,
                 parameters: &Parameters::default(),
                 headers: &headers,
             });
