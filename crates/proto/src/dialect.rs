@@ -211,7 +211,7 @@ pub enum Outcome<'a> {
         upload_id: HeaderValue,
         /// The session.
         status: SessionStatus<'a>,
-        /// Whether the request has brought the first bytes of the media.
+        /// Whether the body of the request is the first part of the media. It may be empty.
         with_data: bool,
     },
     /// Bytes are committed, and the upload is not finished.

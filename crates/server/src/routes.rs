@@ -16,7 +16,7 @@ use windlass_discovery::{Access as ApiAccess, ByteSize, Found, Method, PathParam
 use windlass_engine::{Error as EngineError, Full, Importance};
 use windlass_proto::body_digests::DigestField;
 use windlass_proto::command::{
-    BodyLength, Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
+    Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
 };
 use windlass_proto::dialect::{Dialect, Offer, RequestHead};
 use windlass_proto::error::ProtocolError;
@@ -670,7 +670,7 @@ impl Routed<'_> {
                 location,
                 expires: started.expires,
                 declared,
-                with_data: part.is_some_and(|part| part.is_data),
+                with_data: part.is_some(),
             }),
         };
         if part.is_some() {
@@ -703,7 +703,6 @@ impl Routed<'_> {
                 let part = part.map(|part| BodyPart {
                     part,
                     length: start.length,
-                    is_data: start.length != BodyLength::Exact(0),
                 });
                 (metadata, name, part)
             }

@@ -268,7 +268,7 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
     let total = declared_length(head)?;
     let metadata = Metadata::of(head)?;
     let body = head.length().unwrap_or(BodyLength::Exact(0));
-    let is_data = is_part(head) && body != BodyLength::Exact(0);
+    let is_data = is_part(head);
     if let (true, Some(length), BodyLength::Exact(end)) = (is_data, total, body)
         && end > length
     {

@@ -48,7 +48,7 @@ pub(super) struct Started {
     pub(super) expires: Timestamp,
     /// Length of the media, if the start declares it.
     pub(super) declared: Option<u64>,
-    /// Whether the request brings the first bytes of the media.
+    /// Whether the body of the request is the first part of the media. It may be empty.
     pub(super) with_data: bool,
 }
 
@@ -57,8 +57,6 @@ pub(super) struct Started {
 pub(super) struct BodyPart {
     pub(super) part: FirstPart,
     pub(super) length: BodyLength,
-    /// Whether it has bytes, as far as its head tells.
-    pub(super) is_data: bool,
 }
 
 impl Call {

@@ -308,6 +308,8 @@ async fn creation_may_bring_all_data_some_or_none() {
     check(&all, StatusCode::CREATED, "10");
     assert!(all.headers.contains_key("content-location"));
     check(&head(&world, &target_of(&all)).await, StatusCode::OK, "10");
+    let none = with_data("10", Vec::new()).await;
+    check(&none, StatusCode::CREATED, "0");
     let refused = with_data("10", vec![7; 11]).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(world.count().await, 2);
