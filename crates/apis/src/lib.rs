@@ -41,6 +41,8 @@ use windlass_discovery::Api;
 use windlass_discovery::document::{Collection, Document, MethodDescription};
 use windlass_rest::ServedApi;
 
+pub use files::{FilesPath, NotAFilesPath};
+
 #[cfg(feature = "dfareporting")]
 mod dfareporting;
 #[cfg(feature = "drive")]
@@ -112,6 +114,8 @@ mod youtube;
 /// Settings of the APIs that come with Windlass.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// The path of the API of files.
+    pub files_path: FilesPath,
     /// Mailboxes and the relay of the Gmail API.
     #[cfg(feature = "gmail")]
     pub gmail: gmail::options::Options,

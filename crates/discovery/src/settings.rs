@@ -38,6 +38,31 @@ pub struct Settings {
     /// The digests that resources show beyond CRC32C, by collection (`animals`), or by the id of a
     /// method (`gmail.users.messages.send`), which wins.
     pub digests: BTreeMap<String, Vec<Digest>>,
+    /// The path of the API's resources in the ledger, if it is not the path at which they are
+    /// served.
+    pub ledger_path: Option<LedgerPath>,
+}
+
+/// A path at which resources are served, and their path in the ledger. An operator can then change
+/// the first without losing the resources. Both are without slashes at their ends.
+///
+/// ```
+/// use windlass_discovery::settings::LedgerPath;
+///
+/// let path = LedgerPath {
+///     served: "uploads".to_owned(),
+///     kept: "files".to_owned(),
+/// };
+/// assert_eq!(path.to_kept("uploads/7").as_deref(), Some("files/7"));
+/// assert_eq!(path.to_served("files/7").as_deref(), Some("uploads/7"));
+/// assert_eq!(path.to_kept("uploads-of-others/7"), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerPath {
+    /// The path in requests and in links.
+    pub served: String,
+    /// The path in the ledger.
+    pub kept: String,
 }
 
 /// The settings of one collection.
@@ -205,6 +230,24 @@ impl Settings {
             Some((inner, settings.on_parent_delete?)).filter(|_| outer == collection)
         })
     }
+}
+
+impl LedgerPath {
+    /// Returns the path in the ledger of a path in a request.
+    pub fn to_kept(&self, path: &str) -> Option<String> {
+        moved(path, &self.served, &self.kept)
+    }
+
+    /// Returns the path in links of a path in the ledger.
+    pub fn to_served(&self, path: &str) -> Option<String> {
+        moved(path, &self.kept, &self.served)
+    }
+}
+
+/// Returns the path with another beginning; `None` if it is not at or below `from`.
+fn moved(path: &str, from: &str, to: &str) -> Option<String> {
+    let below = path.strip_prefix(from)?;
+    (below.is_empty() || below.starts_with('/')).then(|| format!("{to}{below}"))
 }
 
 /// Returns the method's values, or the values of its collection if the method has none.

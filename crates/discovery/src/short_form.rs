@@ -129,6 +129,7 @@ impl ShortForm {
             digests: media()
                 .map(|(key, media)| (key, media.digests.clone()))
                 .collect(),
+            ledger_path: None,
         }
     }
 

@@ -207,7 +207,7 @@ pub struct VirtualHost {
 }
 
 /// First segments of paths that the server itself answers, and that are no methods.
-const OWN_SEGMENTS: [&str; 5] = ["batch", "discovery", "download", "resumable", "upload"];
+pub const OWN_SEGMENTS: [&str; 5] = ["batch", "discovery", "download", "resumable", "upload"];
 
 /// A method together with its API.
 #[derive(Debug, Clone, Copy)]

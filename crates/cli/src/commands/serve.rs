@@ -105,6 +105,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Error> {
     )?;
     warnings::of_idle_settings(&merged, &apis, authentication.as_ref());
     warnings::of_scopes(&apis, authentication.as_ref());
+    warnings::of_shadowed_apis(&apis, &merged.settings.options.files_path);
     if args.check_config {
         output::data(merged.to_toml());
         return Ok(());

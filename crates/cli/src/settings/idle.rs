@@ -22,10 +22,12 @@ pub(crate) struct Surroundings {
     pub(crate) has_certificates: bool,
     /// Whether a description names services of the operator.
     pub(crate) calls_services: bool,
+    /// Whether the API `files` is served.
+    pub(crate) serves_files: bool,
     /// Whether the API `gmail` is served.
     #[cfg_attr(
         not(feature = "gmail"),
-        expect(dead_code, reason = "only Gmail has settings")
+        expect(dead_code, reason = "only the settings of Gmail need it")
     )]
     pub(crate) serves_gmail: bool,
 }
@@ -204,6 +206,11 @@ const CASES: &[Case] = &[
         key: "limits.bytes_per_principal",
         reason: NOBODY,
         is_idle: |all, around| all.server.limits.bytes_per_principal > 0 && !around.has_principals,
+    },
+    Case {
+        key: "files.path",
+        reason: "the API files is not served",
+        is_idle: |_, around| !around.serves_files,
     },
     #[cfg(feature = "gmail")]
     Case {

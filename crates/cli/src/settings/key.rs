@@ -251,6 +251,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("metrics.listen", |all| {
         ValueRef::OptionalAddress(&mut all.metrics_listen)
     }),
+    Key::new("files.path", |all| {
+        ValueRef::FilesPath(&mut all.options.files_path)
+    }),
     #[cfg(feature = "gmail")]
     Key::new("gmail.me", |all| {
         ValueRef::Mailbox(&mut all.options.gmail.me)

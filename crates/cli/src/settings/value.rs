@@ -17,6 +17,7 @@ use windlass_acme::{Contact, DirectoryUrl, Domain, NotAContact, NotADirectoryUrl
 use windlass_apis::gmail::options::{NotARelay, Relay};
 #[cfg(feature = "gmail")]
 use windlass_apis::gmail::{Address, NotAnAddress};
+use windlass_apis::{FilesPath, NotAFilesPath};
 use windlass_discovery::byte_size::ByteSizeError;
 use windlass_discovery::media_range::MediaTypeError;
 use windlass_discovery::short_form::{NotAServiceUrl, ServiceUrl};
@@ -91,6 +92,7 @@ pub(super) enum ValueRef<'a> {
     SizeInMemory(&'a mut usize),
     Ratio(&'a mut u64),
     Count(&'a mut usize),
+    FilesPath(&'a mut FilesPath),
     #[cfg(feature = "gmail")]
     Mailbox(&'a mut Address),
     #[cfg(feature = "gmail")]
@@ -151,6 +153,8 @@ pub(crate) enum ValueError {
     Host(#[from] NotAHost),
     #[error(transparent)]
     Log(#[from] NotALogFilter),
+    #[error(transparent)]
+    FilesPath(#[from] NotAFilesPath),
     #[cfg(feature = "gmail")]
     #[error(transparent)]
     Mailbox(#[from] NotAnAddress),
@@ -223,6 +227,7 @@ impl ValueRef<'_> {
             ValueRef::SizeInMemory(size) => *size = parse_size_in_memory(text?)?,
             ValueRef::Ratio(ratio) => *ratio = parse_number(text?)?,
             ValueRef::Count(count) => *count = parse_number(text?)?,
+            ValueRef::FilesPath(path) => *path = text?.parse()?,
             #[cfg(feature = "gmail")]
             ValueRef::Mailbox(address) => *address = text?.parse()?,
             #[cfg(feature = "gmail")]
@@ -274,6 +279,7 @@ impl ValueRef<'_> {
             ValueRef::SizeInMemory(size) => text(&ByteSize::from_bytes(*size as u64)),
             ValueRef::Ratio(ratio) => Some(ratio.to_string()),
             ValueRef::Count(count) => Some(count.to_string()),
+            ValueRef::FilesPath(path) => text(path),
             #[cfg(feature = "gmail")]
             ValueRef::Mailbox(address) => text(address),
             #[cfg(feature = "gmail")]

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tempfile::TempDir;
 use windlass_testkit::process::ServerProcess;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 use windlass_testkit::session::target_in;
 
-use crate::server::own;
+use crate::server::{own, scratch};
 
 fn server() -> ServerProcess {
     own(&["--api", "files"])
@@ -161,4 +162,60 @@ fn flag_of_urlsession_changes_no_call_that_takes_json() {
     );
     let made = exchange(server.address(), &bucket).expect(200);
     assert_eq!(made.field("name"), "barn");
+}
+
+#[test]
+fn path_of_files_is_no_bucket_and_can_be_moved() {
+    let directory = TempDir::new_in(scratch()).expect("it is writable");
+    let config = directory.path().join("windlass.toml");
+    let set_path = |path: &str| {
+        let settings = format!("apis = ['storage', 'files']\n[files]\npath = '{path}'\n");
+        std::fs::write(&config, settings).expect("it is writable");
+    };
+    set_path("/media/up");
+    let mut server = own(&["--config", config.to_str().expect("it is UTF-8")]);
+    let send = |server: &ServerProcess, request: Request, body: &str| {
+        exchange(server.address(), &request.body(body))
+    };
+    for bucket in ["files", "media"] {
+        let text = format!(r#"{{"name": "{bucket}"}}"#);
+        let made = Request::new("POST", "/storage/v1/b?project=p");
+        send(
+            &server,
+            made.header("Content-Type", "application/json"),
+            &text,
+        )
+        .expect(200);
+        let object = format!("/upload/storage/v1/b/{bucket}/o?uploadType=media&name=a/b");
+        send(&server, Request::new("POST", object), "object").expect(200);
+    }
+    let creation = Request::new("POST", "/media/up").header("Upload-Complete", "?1");
+    let creation = creation.header("Content-Type", "text/plain");
+    let file = send(&server, creation, "hello").expect(201);
+    let id = file.field("id").as_str().expect("it has an id").to_owned();
+    let link = file.field("selfLink").as_str().map(str::to_owned);
+    assert!(
+        link.expect("it has a link")
+            .ends_with(&format!("/media/up/{id}"))
+    );
+    let media = |server: &ServerProcess, path: &str| {
+        get(server, &format!("{path}/{id}?alt=media"))
+            .expect(200)
+            .body
+    };
+    assert_eq!(media(&server, "/media/up"), b"hello");
+    assert_eq!(get(&server, "/files/a/b").expect(200).body, b"object");
+    get(&server, "/media/a/b").expect(404);
+
+    // The files stay when their path changes.
+    set_path("/files");
+    server.terminate();
+    server.start_again();
+    assert_eq!(media(&server, "/files"), b"hello");
+    assert_eq!(
+        get(&server, "/files").expect(200).field("items")[0]["id"],
+        id
+    );
+    get(&server, "/files/a/b").expect(404);
+    assert_eq!(get(&server, "/media/a/b").expect(200).body, b"object");
 }

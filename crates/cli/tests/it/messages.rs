@@ -212,6 +212,13 @@ fn servers_that_cannot_start() {
     desk.client_dir
         .write("key.toml", "[limits]\ngzip_ration = 3\n");
     desk.client_dir.write("value.toml", "listen = '8080x'\n");
+    for (file, path) in [
+        ("relative.toml", "uploads"),
+        ("taken.toml", "/upload/files"),
+    ] {
+        let text = format!("[files]\npath = '{path}'\n");
+        desk.client_dir.write(file, &text);
+    }
     desk.client_dir.write("table.toml", "limits = 3\n");
     desk.client_dir.write("syntax.toml", "listen = [\n");
     desk.client_dir.write("zoo.toml", "name = 'zoo'\n");

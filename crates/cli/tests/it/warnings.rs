@@ -84,6 +84,27 @@ fn methods_that_scopes_do_not_limit_are_a_warning() {
 }
 
 #[test]
+fn api_without_requests_at_the_path_of_files_is_a_warning() {
+    let both = ["--api", "files", "--api", "storage"];
+    let said = checked("", "", &both);
+    let expected = "warning: requests to /files and below are for the API files, not for storage v1, which has such \
+                    paths too\n\
+                    hint: the key files.path moves the API files, for example to /uploads\n";
+    assert_eq!(said, expected);
+    let said = checked("[files]\npath = '/uploads'\n", "", &both);
+    assert!(said.contains("requests to /uploads and below"), "{said}");
+    assert_eq!(checked("", "", &["--api", "files", "--api", "farm"]), "");
+    let apart = ["--api", "files@a.example", "--api", "storage@b.example"];
+    assert_eq!(checked("", "", &apart), "");
+    assert_eq!(checked("", "", &["--api", "storage"]), "");
+    let idle = checked("[files]\npath = '/uploads'\n", "", &["--api", "farm"]);
+    assert!(
+        idle.contains("files.path (file windlass.toml:2) has no effect"),
+        "{idle}"
+    );
+}
+
+#[test]
 fn scopes_limit_the_methods_of_built_in_apis() {
     let config = "[auth]\nfile = 'auth.toml'\n";
     let directory = directory(config, &format!("{TOKEN}{READ_ONLY}"));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use windlass_discovery::{Api, Digest, Method, Schema};
 use windlass_store::{Resource, Timestamp};
 
-use super::operation::{CallContext, is_query_parameter};
+use super::operation::{CallContext, is_query_parameter, path_of_key};
 use super::schema_validation::{Purpose, SchemaValidation, resolve};
 use crate::handler::{Call, Rejection};
 use crate::pattern_checks::PatternChecks;
@@ -403,7 +403,7 @@ fn variable(context: &CallContext<'_>, name: &str) -> Option<String> {
 }
 
 fn self_link(context: &CallContext<'_>, resource: &Resource) -> String {
-    let collection = crate::default_handler::operation::path_of_key(&resource.collection);
+    let collection = path_of_key(context.call.api, &resource.collection);
     format!("{}/{collection}/{}", context.call.base_url, resource.id)
 }
 

@@ -4,6 +4,8 @@
 //! variable names a resource. A path that ends in a word names a collection. A custom verb, as in
 //! `reports:analyzeUpload`, `messages/send` or `{fileId}/content`, is not part of the name.
 
+use std::borrow::Cow;
+
 use http::Method as HttpMethod;
 use serde_json::Value;
 use windlass_discovery::{Api, Method, Parameter, Schema};
@@ -267,12 +269,17 @@ pub(super) fn named_resource(call: &Call<'_>) -> Option<ResourceKey> {
 /// Returns the key of a path in the ledger. It begins with the API's name, since APIs on different
 /// hosts may have equal paths.
 pub(super) fn key(api: &Api, path: &str) -> String {
-    format!("{}/{path}", api.name())
+    let ledger_path = api.settings().ledger_path.as_ref();
+    let kept = ledger_path.and_then(|it| it.to_kept(path));
+    format!("{}/{}", api.name(), kept.as_deref().unwrap_or(path))
 }
 
-/// Returns the path in a key, which follows the API's name.
-pub(super) fn path_of_key(key: &str) -> &str {
-    key.split_once('/').map_or("", |(_, path)| path)
+/// Returns the path of a key, at which the API serves it.
+pub(super) fn path_of_key<'k>(api: &Api, key: &'k str) -> Cow<'k, str> {
+    let path = key.split_once('/').map_or("", |(_, path)| path);
+    let ledger_path = api.settings().ledger_path.as_ref();
+    let served = ledger_path.and_then(|it| it.to_served(path));
+    served.map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
 pub(super) fn split(key: &str) -> ResourceKey {
@@ -435,7 +442,7 @@ impl<'a> CallContext<'a> {
         if prefixes.is_empty() {
             return None;
         }
-        let path = format!("{}/{id}", path_of_key(collection));
+        let path = format!("{}/{id}", path_of_key(self.call.api, collection));
         let name = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix));
         name.map(str::to_owned)
     }

@@ -224,7 +224,8 @@ fn operations_collection(
         })
         .collect();
     // Google's APIs keep operations below a project or a location, so every parent is tried.
-    let mut parent = path_of_key(&response_shape.resource.collection);
+    let path = path_of_key(call.api, &response_shape.resource.collection);
+    let mut parent = &*path;
     loop {
         let collection = format!("{parent}/operations");
         let path = format!("/{collection}/{}", call.fresh_id);

@@ -42,6 +42,7 @@ impl Peer {
                 relay: Some(relay),
                 ..GmailOptions::default()
             },
+            ..Options::default()
         })
     }
 

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use windlass_server::Registry;
+use windlass_apis::FilesPath;
+use windlass_server::{Registry, ServedApi};
 
 use super::authentication::Authentication;
 use crate::output;
@@ -23,6 +24,7 @@ pub(super) fn of_idle_settings(
         has_principals: authentication.is_some_and(|it| it.has_principals()),
         has_certificates: authentication.is_some_and(|it| it.has_certificates()),
         calls_services: apis.service_connections() > 0,
+        serves_files: apis.serves("files"),
         serves_gmail: apis.serves("gmail"),
     };
     for idle in merged.idle(around) {
@@ -63,4 +65,33 @@ pub(super) fn of_scopes(apis: &Registry, authentication: Option<&Arc<Authenticat
             ),
         );
     }
+}
+
+/// Warns of APIs that answer at the path of the API `files`, or right below it, and get no requests
+/// there.
+pub(super) fn of_shadowed_apis(apis: &Registry, path: &FilesPath) {
+    let files = apis.served().find(|served| served.api.name() == "files");
+    let Some(files) = files.filter(|files| answers_at(files, path.as_str())) else {
+        return;
+    };
+    let below = format!("{path}/ID");
+    for other in apis.served().filter(|it| it.api.name() != "files") {
+        let meets = files.host.is_none() || other.host.is_none() || files.host == other.host;
+        if meets && (answers_at(other, path.as_str()) || answers_at(other, &below)) {
+            output::warning(
+                format_args!(
+                    "requests to {path} and below are for the API files, not for {other}, which has \
+                     such paths too"
+                ),
+                Some("the key files.path moves the API files, for example to /uploads"),
+            );
+        }
+    }
+}
+
+/// Whether a method of the API, or an alias of one, has this path.
+fn answers_at(served: &ServedApi, path: &str) -> bool {
+    let mut methods = served.api.methods().iter();
+    methods.any(|method| method.template.match_path(path).is_some())
+        || served.handler.alias(&served.api, path).is_some()
 }

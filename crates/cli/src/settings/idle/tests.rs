@@ -82,6 +82,7 @@ const NOTHING: Surroundings = Surroundings {
     has_principals: false,
     has_certificates: false,
     calls_services: false,
+    serves_files: false,
     serves_gmail: false,
 };
 
@@ -89,6 +90,7 @@ const EVERYTHING: Surroundings = Surroundings {
     has_principals: true,
     has_certificates: true,
     calls_services: true,
+    serves_files: true,
     serves_gmail: true,
 };
 
@@ -183,6 +185,7 @@ const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
         "",
         Some("[limits]\nbytes_per_principal = 0"),
     ),
+    ("[files]\npath = '/uploads'", "", None),
     #[cfg(feature = "gmail")]
     ("[gmail]\nme = 'me@example.com'", "", None),
     #[cfg(feature = "gmail")]
