@@ -40,6 +40,7 @@ SERVED = {
     "docs/apis.md": "farm",
     "docs/cli.md": "farm",
     **{f"docs/tasks/{page}.md": "farm" for page in ("client", "embed", "own-api", "production", "test-google")},
+    "docs/protocol.md": "files",
     "docs/apis/any.md": "farm",
     "docs/apis/games_configuration.md": "gamesConfiguration",
 }
@@ -241,7 +242,7 @@ def main():
     binary, report, ran = sys.argv[1], Report(), 0
     folders = (ROOT / "docs" / it for it in ("tasks", "apis"))
     pages = [str(page.relative_to(ROOT)) for folder in folders for page in sorted(folder.glob("*.md"))]
-    documents = ["README.md", "docs/apis.md", "docs/cli.md", *pages]
+    documents = ["README.md", "docs/apis.md", "docs/cli.md", "docs/protocol.md", *pages]
     for document in map(Document, documents):
         # Beside the program: a temporary file system may be one that the server refuses.
         with tempfile.TemporaryDirectory(prefix="documentation-", dir=pathlib.Path(binary).resolve().parent) as directory:

@@ -19,6 +19,7 @@ mod checksums;
 mod chunk_size;
 mod client;
 mod client_certificates;
+mod commands_of_the_protocol;
 mod compose;
 mod confinement;
 mod content_range;
