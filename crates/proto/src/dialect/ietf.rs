@@ -2,7 +2,8 @@
 //! the interop versions 3 to 10, and requests without a version, as the finished protocol has them.
 //!
 //! One set of replies satisfies all versions: where a later draft leaves a field out, it allows it.
-//! What differs is the flag of version 3, the status of a stored part, and what a PATCH must state.
+//! The versions differ in the flag of version 3, in the status of a stored part, and in the fields
+//! that a PATCH must have.
 
 mod disposition;
 
@@ -253,8 +254,8 @@ impl Dialect for Ietf {
         }
     }
 
-    /// Many clients take an unexpected interim reply for the reply. Only those that announce a draft
-    /// get any.
+    /// Many clients take an unexpected interim reply for the reply. Only clients that announce a
+    /// draft get any.
     fn progress(&self, progress: Progress<'_>) -> Option<HeaderMap> {
         let Version::Draft(number) = self.version else {
             return None;
@@ -550,7 +551,7 @@ fn to_session(error: &ProtocolError) -> ErrorReply {
     reply
 }
 
-/// Whether the query is that of a session of this dialect.
+/// Whether the query belongs to the URI of a session of this dialect.
 fn is_marked(parameters: &Parameters) -> bool {
     parameters.first(MARK.0) == Some(MARK.1)
 }
@@ -608,7 +609,7 @@ fn flag(headers: &HeaderMap, name: &HeaderName) -> Option<bool> {
     }
 }
 
-/// Returns a length or an offset; `None` if it is absent, or is to be ignored because it is none.
+/// Returns a length or an offset; `None` if the field is absent or does not parse, and is ignored.
 fn integer(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     match item(headers, name)? {
         BareItem::Integer(number) => u64::try_from(i64::from(number)).ok(),

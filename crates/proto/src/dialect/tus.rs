@@ -354,7 +354,7 @@ fn refuse(head: &Head<'_>, header: &HeaderName, name: &'static str) -> Result<()
     }
 }
 
-/// Whether the type of the body is that of a part of the media.
+/// Whether the body has the type of a part of the media.
 fn is_part(head: &Head<'_>) -> bool {
     let stated = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let essence = stated.and_then(|stated| stated.split(|byte| *byte == b';').next());
@@ -381,11 +381,11 @@ fn integer(
     }
 }
 
-/// What a client states about the file.
+/// The client's statements about the file.
 struct Metadata {
     /// As it was sent.
     raw: String,
-    /// The statements whose values are text.
+    /// The statements with values that are text.
     fields: Map<String, Value>,
 }
 
@@ -421,7 +421,7 @@ impl Metadata {
         Ok(fields)
     }
 
-    /// The type of the file, if the client states one that is a media type.
+    /// The stated type of the file, if it is a media type.
     fn content_type(&self) -> Option<String> {
         let stated = text_of(&self.fields, &["filetype", "type"])?;
         is_media_type(stated).then(|| stated.to_owned())

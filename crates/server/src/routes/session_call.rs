@@ -111,7 +111,7 @@ impl SessionCall {
             no_308,
             expected,
         } = head;
-        // Only a query reports what the dialect has kept. It may be long, and an upload takes hours.
+        // Only a query reports the kept text of its dialect. It may be long, and an upload takes hours.
         let kept = OnceLock::new();
         let found = |start_request: &StartRequest| {
             record.method(start_request.method_id());
@@ -153,8 +153,8 @@ impl SessionCall {
         }
     }
 
-    /// Lets the client know by interim replies what becomes of its data, if its dialect has such
-    /// replies and it expects them.
+    /// Reports the session and its commits to the client by interim replies, if its dialect has such
+    /// replies and the client expects them.
     pub(crate) fn report_progress(
         &self,
         interim: InterimReplies,
@@ -222,7 +222,7 @@ impl Started {
     }
 }
 
-/// Returns what a dialect may say of an unfinished session.
+/// Returns the state of an unfinished session for the reply of a dialect.
 fn status_of<'a>(
     server: &ServerState,
     committed: Committed,
@@ -250,14 +250,14 @@ fn without_body(dialect: &dyn Dialect, outcome: Outcome<'_>) -> Reply {
     reply::of_dialect(dialect.reply(outcome), reply::nothing())
 }
 
-/// What a final reply answers.
+/// The request that a final reply answers.
 #[derive(Default)]
 pub(super) struct ReplyTo<'a> {
     /// The session, unless the upload was made in one request.
     pub(super) upload_id: Option<&'a UploadId>,
     /// URI of the session, if the request has started it.
     pub(super) location: Option<HeaderValue>,
-    /// What the dialect has kept, if it is to be reported.
+    /// The kept text of the dialect, if the reply reports it.
     pub(super) kept: Option<&'a str>,
 }
 

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use windlass_discovery::{Api, Schema};
 use windlass_rest::registry::ServedMethod;
 
-/// The field of a resource that holds statements of the client which are no fields themselves, as
-/// in Cloud Storage.
+/// The field of a resource for the client's statements that are no fields themselves, as in Cloud
+/// Storage.
 const CUSTOM: &str = "metadata";
 
 /// The field of a resource that holds the name of a file.
@@ -15,8 +15,8 @@ const NAME: &str = "name";
 ///
 /// A statement with the name of a field of the resource becomes that field, if its value has the
 /// field's type. All others go into the field `metadata`, if the resource has one for texts of any
-/// name. The name of the file becomes the field `name`, unless that is stated as well. What the
-/// resource cannot hold is left out: a client states what it knows, whatever the server is for.
+/// name. The name of the file becomes the field `name`, unless that is stated as well. Statements that
+/// the resource cannot hold are left out: a client states all that it knows to every server.
 pub(crate) fn to_metadata(
     method: ServedMethod<'_>,
     stated: &Map<String, Value>,
@@ -60,7 +60,7 @@ fn holds_texts(api: &Api, property: &Schema) -> bool {
     values.is_some_and(|values| values.json_type.as_deref() == Some("string"))
 }
 
-/// Returns a text as a value of the property's type; `None` if it is none.
+/// Returns a text as a value of the property's type; `None` if it does not have that type.
 fn typed(property: &Schema, value: &Value) -> Option<Value> {
     let text = value.as_str()?;
     match property.json_type.as_deref()? {
