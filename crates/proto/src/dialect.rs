@@ -25,11 +25,13 @@ use crate::session::Rules;
 mod google;
 mod head;
 mod ietf;
+mod session_uri;
 mod tus;
 mod x_goog_upload;
 
 pub use google::Google;
 pub use ietf::Ietf;
+pub use session_uri::SessionPath;
 pub use tus::Tus;
 pub use x_goog_upload::XGoogUpload;
 
@@ -85,6 +87,12 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// session without any header of the dialect. Default: Google's.
     fn session_parameters(&self) -> &'static str {
         "uploadType=resumable"
+    }
+
+    /// Returns the segment that begins the [path](SessionPath) of the dialect's session URIs. `None`
+    /// if they name the session in their query. Default: `None`.
+    fn session_segment(&self) -> Option<&'static str> {
+        None
     }
 
     /// Returns the head of the reply to a request that was carried out.

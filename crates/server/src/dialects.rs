@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Uri};
 use windlass_discovery::{Found, MethodTable, Target};
 use windlass_engine::Importance;
 use windlass_proto::command::effective_method;
 use windlass_proto::dialect::{
-    Dialect, Google, Ietf, Intent, Offer, RequestTarget, Tus, XGoogUpload,
+    Dialect, Google, Ietf, Intent, Offer, RequestTarget, SessionPath, Tus, XGoogUpload,
 };
 use windlass_proto::parameters::Parameters;
 use windlass_rest::registry::plain_path;
@@ -60,6 +60,31 @@ impl Dialects {
     /// The dialect with this name, if the server speaks it.
     pub(crate) fn named(&self, name: &str) -> Option<&dyn Dialect> {
         self.all().find(|dialect| dialect.name() == name)
+    }
+
+    /// Returns the URI of a session that is named in the path, with its `upload_id` in the query.
+    /// `None` for any other URI, also for one with a second `upload_id` in its query.
+    pub(crate) fn session_in_query(&self, uri: &Uri) -> Option<Uri> {
+        let path = uri.path();
+        let mut found = self.all().filter_map(|dialect| {
+            let session = SessionPath::parse(path, dialect.session_segment()?)?;
+            Some((session, dialect.session_parameters()))
+        });
+        let (session, parameters) = found.next()?;
+        let SessionPath {
+            upload_id, plain, ..
+        } = session;
+        let mut in_query = format!("/upload{plain}?{parameters}&upload_id={upload_id}");
+        if let Some(query) = uri.query() {
+            if Parameters::parse(Some(query)).ok()?.upload_id().is_some() {
+                return None;
+            }
+            in_query.push('&');
+            in_query.push_str(query);
+        }
+        let mut parts = uri.clone().into_parts();
+        parts.path_and_query = Some(in_query.parse().ok()?);
+        Uri::from_parts(parts).ok()
     }
 
     /// The dialect that claims a request, as it answers this request. `None` means Google's dialect,
@@ -232,6 +257,37 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn session_in_the_path_is_moved_into_the_query() {
+        let dialects = Dialects::new(Vec::new());
+        let moved = |uri: &str| {
+            let uri = dialects.session_in_query(&uri.parse().unwrap());
+            uri.map(|uri| uri.to_string())
+        };
+        let query = "uploadType=tus&upload_id=a-Z_9";
+        let path = "/upload/-tus/a-Z_9/farm/v1/animals";
+        assert_eq!(
+            moved(path),
+            Some(format!("/upload/farm/v1/animals?{query}"))
+        );
+        assert_eq!(
+            moved(&format!("http://localhost:80{path}?key=k")),
+            Some(format!(
+                "http://localhost:80/upload/farm/v1/animals?{query}&key=k"
+            ))
+        );
+        for other in [
+            "/upload/farm/v1/animals",
+            "/upload/-tus/a-Z_9",
+            "/upload/-tus/a-Z_9/farm?upload_id=b",
+            "/upload/-tus/a-Z_9/farm?upload_id=a-Z_9",
+            "*",
+        ] {
+            assert_eq!(moved(other), None, "{other}");
+        }
+    }
+
     #[test]
     fn http_method_tells_the_importance_in_other_dialects() {
         let check = |http_method: &[u8], has_session, expected| {

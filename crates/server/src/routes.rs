@@ -18,7 +18,7 @@ use windlass_proto::body_digests::DigestField;
 use windlass_proto::command::{
     Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
 };
-use windlass_proto::dialect::{Dialect, Offer, RequestHead};
+use windlass_proto::dialect::{Dialect, Offer, RequestHead, SessionPath};
 use windlass_proto::error::ProtocolError;
 use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError};
@@ -713,11 +713,20 @@ impl Routed<'_> {
 
     /// Returns the URI of a session that this request has started.
     fn session_uri(&self, dialect: &dyn Dialect, upload_id: &str) -> Result<HeaderValue, Error> {
-        let path = self.head.uri.path();
-        // A session has an upload URI, even if it was started at the plain path.
-        let prefix = plain_path(path).map_or("/upload", |_| "");
-        let (base, parameters) = (&self.context.base_url, dialect.session_parameters());
-        let location = format!("{base}{prefix}{path}?{parameters}&upload_id={upload_id}");
+        let (base, path) = (&self.context.base_url, self.head.uri.path());
+        let location = if let Some(segment) = dialect.session_segment() {
+            let session = SessionPath {
+                segment,
+                upload_id,
+                plain: plain_path(path).unwrap_or(path),
+            };
+            format!("{base}{session}")
+        } else {
+            // A session has an upload URI, even if it was started at the plain path.
+            let prefix = plain_path(path).map_or("/upload", |_| "");
+            let parameters = dialect.session_parameters();
+            format!("{base}{prefix}{path}?{parameters}&upload_id={upload_id}")
+        };
         HeaderValue::try_from(location).map_err(|_| no_such(path))
     }
 }

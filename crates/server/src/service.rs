@@ -210,6 +210,11 @@ impl Exchange {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // First, so that everything finds the session in one place, and the log shows no path with
+        // an `upload_id`.
+        if let Some(uri) = server.dialects.session_in_query(&head.uri) {
+            head.uri = uri;
+        }
         let mut context = context_of(&server, &head);
         let mut body = RequestBody::new(body, head.version, &head.headers, &server.settings.limits);
         let capacity = &server.capacity;

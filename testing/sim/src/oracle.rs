@@ -212,5 +212,6 @@ fn content_range(headers: &HeaderMap) -> Option<&str> {
 /// Enough of a session's URI to tell it from others.
 fn short(uri: &str) -> String {
     let id = uri.rsplit("upload_id=").next().unwrap_or_default();
+    let id = id.rsplit("/-tus/").next().unwrap_or_default();
     format!("session {}", &id[..id.len().min(8)])
 }

@@ -61,11 +61,11 @@ impl Session {
     /// The session's `upload_id`.
     #[track_caller]
     pub fn upload_id(&self) -> &str {
-        let (_, id) = self
-            .target
-            .split_once("upload_id=")
+        let in_query = self.target.split_once("upload_id=");
+        let (_, id) = in_query
+            .or_else(|| self.target.split_once("/upload/-tus/"))
             .expect("a session URI has an upload_id");
-        id.split('&').next().unwrap_or(id)
+        id.split(['&', '/']).next().unwrap_or(id)
     }
 
     /// A connection to the session's server.

@@ -63,6 +63,9 @@ const PART_TYPE: &str = "application/offset+octet-stream";
 /// Parameter of session URIs, by which a request without a header of the dialect is known.
 const SESSION_PARAMETER: &str = "uploadType=tus";
 
+/// First segment of the path of session URIs: some clients keep the path alone.
+const SESSION_SEGMENT: &str = "-tus";
+
 const CREATION_METHODS: &[Method] = &[Method::POST];
 const SESSION_METHODS: &[Method] = &[Method::HEAD, Method::PATCH, Method::DELETE];
 
@@ -140,6 +143,10 @@ impl Dialect for Tus {
 
     fn session_parameters(&self) -> &'static str {
         SESSION_PARAMETER
+    }
+
+    fn session_segment(&self) -> Option<&'static str> {
+        Some(SESSION_SEGMENT)
     }
 
     fn reply(&self, outcome: Outcome<'_>) -> ReplyHead {

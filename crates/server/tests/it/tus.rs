@@ -128,6 +128,52 @@ async fn upload_in_parts_becomes_a_resource_with_its_name() {
 }
 
 #[tokio::test]
+async fn session_is_named_in_the_path_or_in_the_query() {
+    let world = world();
+    let created = send(
+        &world,
+        "POST",
+        "/farm/v1/animals",
+        &[("upload-length", "9")],
+        Vec::new(),
+    )
+    .await;
+    let target = target_of(&created);
+    let rest = target.strip_prefix("/upload/-tus/").expect("it is tus's");
+    let (id, plain) = rest.split_once('/').expect("the path follows");
+    assert_eq!(plain, "farm/v1/animals");
+    let in_query = format!("{UPLOADS}?uploadType=tus&upload_id={id}");
+    check(
+        &patch(&world, &target, 0, vec![7; 3]).await,
+        StatusCode::NO_CONTENT,
+        "3",
+    );
+    check(
+        &patch(&world, &in_query, 3, vec![7; 3]).await,
+        StatusCode::NO_CONTENT,
+        "6",
+    );
+    // Also in other dialects, and to a client of tus that states nothing.
+    assert_eq!(world.query(&target).await.committed(), 6);
+    let asked = world.send("HEAD", &target, &[], "").await;
+    check(&asked, StatusCode::OK, "6");
+    for other in [
+        format!("/upload/-tus/{id}/farm/v1/plants"),
+        format!("/upload/-tus/{id}/farm/v1/animals/"),
+        format!("/upload/-tus/{id}"),
+        format!("/upload/-tus/{id}x/farm/v1/animals"),
+        format!("/-tus/{id}/farm/v1/animals"),
+        format!("{target}?upload_id={id}"),
+        format!("{target}?upload_id=other"),
+    ] {
+        let refused = world.send("HEAD", &other, &[VERSION], "").await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{other}");
+    }
+    let gone = send(&world, "DELETE", &target, &[], Vec::new()).await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
 async fn other_offset_is_a_conflict_and_changes_nothing() {
     let world = world();
     let target = create(&world, &[("upload-length", "100")]).await;
