@@ -204,7 +204,9 @@ def tus_js(files, package, protocol="tus-v1", family=None):
     case("the final reply is lost", over(LOST_FINAL_REPLY, of(chunkSize=CHUNK)), "lost final reply")
     if is_tus:
         case("empty", stored(send, b""), "empty")
-        report.left_out(f"{title}: in parallel", "the extension concatenation is not served")
+        case("in parallel", stored(of(parallelUploads=3), LARGE))
+        case("in parallel, chunks", stored(of(parallelUploads=4, chunkSize=CHUNK), LARGE))
+        case("in parallel, the line breaks", over(CUT, of(parallelUploads=2, chunkSize=CHUNK), skip=3))
         case("POST for PATCH", stored(of(overridePatchMethod=True, chunkSize=CHUNK), LARGE))
         case("terminated", terminated)
         case("headers of replies", replies)
@@ -316,6 +318,13 @@ def aiotus_cases(files):
         assert url is not None, "aiotus gave up"
         return url
 
+    def in_parallel(endpoint, name, data):
+        """It names the partial uploads by the paths of their URLs alone."""
+        files = [io.BytesIO(data[at:at + MIB]) for at in range(0, len(data), MIB)]
+        url = asyncio.run(aiotus.upload_multiple(endpoint, files, metadata(name), config=config))
+        assert url is not None, "aiotus gave up"
+        return url
+
     def read_back():
         name = files.name()
         url = send(files.endpoint, name, LARGE)
@@ -328,7 +337,7 @@ def aiotus_cases(files):
     report.case("aiotus: chunks of 4 MiB", files.stored(send, LARGE), AIOTUS, "resumable")
     report.case("aiotus: chunks", files.stored(of(chunksize=CHUNK), LARGE), AIOTUS, "chunks")
     report.case("aiotus: empty", files.stored(send, b""), AIOTUS, "empty")
-    report.left_out("aiotus: in parallel", "the extension concatenation is not served")
+    report.case("aiotus: in parallel", files.stored(in_parallel, LARGE))
     report.case("aiotus: the metadata, read back", read_back)
     report.case("aiotus: 503 in the middle", files.over(UNAVAILABLE, of(chunksize=CHUNK), skip=2), AIOTUS, "503 in the middle")
     report.case("aiotus: the line breaks", files.over(CUT, send), AIOTUS, "cut")
@@ -346,6 +355,11 @@ def resumable_upload(files, binary):
 
     def of(**options):
         return functools.partial(send, **options)
+
+    def in_parallel(endpoint, name, data):
+        client = ResumableClient(endpoint, chunk_size=CHUNK, retry_delay=0.01, checksum=False)
+        path = write(files.scratch, data)
+        return client.upload_file(path, metadata={"filename": name, **VIDEO}, parallel_uploads=3)
 
     def deferred():
         name = files.name()
@@ -398,7 +412,7 @@ def resumable_upload(files, binary):
     report.case("resumable-upload: chunks with checksums", files.stored(of(checksum=True), LARGE))
     whole = functools.partial(send, chunk_size=4 * MIB)
     report.case("resumable-upload: one request", files.stored(whole, LARGE), RESUMABLE, "resumable")
-    report.left_out("resumable-upload: in parallel", "the extension concatenation is not served")
+    report.case("resumable-upload: in parallel", files.stored(in_parallel, LARGE))
     report.case("resumable-upload: POST for PATCH", files.stored(of(override_patch_method=True), LARGE))
     report.case("resumable-upload: empty", files.stored(send, b""), RESUMABLE, "empty")
     report.case("resumable-upload: the length comes later", deferred, RESUMABLE, "unknown length")

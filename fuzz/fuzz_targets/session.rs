@@ -1,6 +1,6 @@
 //! Whatever is asked of a session, its acknowledged offset never falls, its size never changes once
-//! it is known, the bytes that it stores follow each other, it ends once, and a client that follows
-//! the protocol can finish it.
+//! it is known, the bytes that it stores follow each other, it ends once, or never if it is partial,
+//! and a client that follows the protocol can finish it.
 
 #![no_main]
 
@@ -10,12 +10,14 @@ use windlass_fuzz::media;
 use windlass_proto::command::{BodyLength, End, Overlap, Query, SessionAction, SessionRequest};
 use windlass_proto::content_range::{CHUNK_GRANULARITY, ContentRange, ContentRangeError};
 use windlass_proto::session::{
-    BodyFilter, ChunkRule, Ending, Outcome, Rules, SessionError, Snapshot, State, Step, step,
+    BodyFilter, ChunkRule, Ending, Outcome, Rules, SessionError, Snapshot, State, Step, UploadKind,
+    step,
 };
 
 #[derive(Debug, Arbitrary)]
 struct Input {
     is_lenient: bool,
+    is_partial: bool,
     max_size: Option<Number>,
     declared: Option<Number>,
     operations: Vec<Operation>,
@@ -122,7 +124,13 @@ impl Session {
         } else {
             ChunkRule::Strict
         };
+        let kind = if input.is_partial {
+            UploadKind::Partial
+        } else {
+            UploadKind::Whole
+        };
         let rules = Rules::default()
+            .with_kind(kind)
             .with_chunks(chunks)
             .with_max_size(number(input.max_size));
         // A start that declares more than the limit is refused.
@@ -278,7 +286,8 @@ impl Session {
         assert!(total.is_none_or(|total| offset <= total));
         assert!(self.rules.max_size.is_none_or(|limit| offset <= limit));
         assert!(before.total.is_none_or(|known| total == Some(known)));
-        assert!(self.finishes <= 1);
+        let ends = u32::from(self.rules.kind == UploadKind::Whole);
+        assert!(self.finishes <= ends);
         let is_allowed = match before.state {
             State::Active => true,
             State::Finishing => matches!(state, State::Finishing | State::Finished),
@@ -293,7 +302,7 @@ impl Session {
     /// A client that asks for the offset and sends the rest has its upload, in both ways to end
     /// one.
     fn finish(&self) {
-        if self.now.state != State::Active {
+        if self.now.state != State::Active || self.rules.kind != UploadKind::Whole {
             return;
         }
         let offset = self.now.offset;

@@ -171,9 +171,7 @@ impl<C: Completion> Append<C> {
         let permit = engine.take_upload(&context, Importance::Append)?;
         // A digest that only this request states was not computed while earlier requests appended
         // their bytes. It is computed from the stored media at the end.
-        let terms = engine
-            .completion()
-            .terms(&context, Some(&session.dialect))?;
+        let terms = engine.terms(&context, &session.dialect)?;
         let wanted = terms.wanted.union(expected_digests.wanted());
         let progress = &session.progress;
         let stored = progress.media.map(|media| StoredMedia {
@@ -419,10 +417,13 @@ impl<C: Completion> Append<C> {
                 .map(SessionReply::Final),
             // `Interrupted` is the outcome of a broken body only.
             Ok(Outcome::Committed | Outcome::Interrupted) => {
+                let before = self.session().progress.offset;
                 self.durable
                     .target
                     .commit(flushed, SessionState::Active)
                     .await?;
+                let progress = &self.session().progress;
+                self.engine.credit_partial(&self.context, progress, before);
                 Ok(SessionReply::Committed(self.keep_cached()))
             }
             Err(error) => Err(self.commit_and(flushed, error.into()).await),
@@ -627,7 +628,9 @@ impl<C: Completion> Append<C> {
         target.commit(flushed, SessionState::Finishing).await?;
         Failpoint::Finishing.reach();
         let vault = &*self.engine.parts().stores.vault;
-        target.seal(vault, unverified).await
+        target
+            .seal(vault, unverified, SessionState::Finishing)
+            .await
     }
 
     /// As the function [`fail_if_media_lost`], for this request's session.

@@ -6,7 +6,7 @@ use std::future::Future;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use windlass_digest::{ExpectedDigests, Wanted};
-use windlass_session::{ChunkRule, Rules, SessionError};
+use windlass_session::{ChunkRule, Rules, SessionError, UploadKind};
 use windlass_store::{AddedMedia, Expected, Media, ResourceChange, Session, SessionId, Timestamp};
 
 use crate::concatenation::Concatenation;
@@ -39,6 +39,14 @@ pub trait UploadContext: Debug + Send + Sync + 'static {
     /// Returns the digests that the media must have. Default: none.
     fn expected_digests(&self) -> ExpectedDigests {
         ExpectedDigests::default()
+    }
+
+    /// Returns what the upload is to other uploads. Default: [`UploadKind::Whole`].
+    ///
+    /// A partial upload reaches neither [`Completion::complete`] nor a resource. It is media for
+    /// [`Engine::concatenate_partials`](crate::Engine::concatenate_partials).
+    fn kind(&self) -> UploadKind {
+        UploadKind::Whole
     }
 
     /// Returns the approximate number of bytes in memory.

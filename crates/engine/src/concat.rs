@@ -62,9 +62,9 @@ impl<C: Completion> Engine<C> {
 }
 
 /// A call during the concatenation of its media.
-struct Concat<'a, C: Completion> {
-    engine: &'a Engine<C>,
-    context: C::Context,
+pub(crate) struct Concat<'a, C: Completion> {
+    pub(crate) engine: &'a Engine<C>,
+    pub(crate) context: C::Context,
     /// Counts against the limit on concatenations. Their copies share few threads, so more of them
     /// would only hold upload permits and memory while they wait for a thread.
     _turn: Permit,
@@ -92,6 +92,15 @@ struct Made {
     not_after: Option<Timestamp>,
 }
 
+/// New media that is joined from other media.
+pub(crate) struct Joined {
+    pub(crate) at: MediaRef,
+    /// The handle of the media.
+    pub(crate) handle: Bytes,
+    /// The bytes of small media.
+    pub(crate) small_bytes: Option<Bytes>,
+}
+
 impl Made {
     /// Whether the media of a single source is used directly, without a copy.
     fn is_shared(&self) -> bool {
@@ -100,7 +109,8 @@ impl Made {
 }
 
 impl<'a, C: Completion> Concat<'a, C> {
-    async fn begin(engine: &'a Engine<C>, context: C::Context) -> Result<Self, Error> {
+    /// Takes the permits for a concatenation.
+    pub(crate) async fn begin(engine: &'a Engine<C>, context: C::Context) -> Result<Self, Error> {
         engine.admit_upload()?;
         let parts = engine.parts();
         // The caller's own limit comes first, so that a caller at its limit leaves permits to other
@@ -219,7 +229,6 @@ impl<'a, C: Completion> Concat<'a, C> {
 
     /// Makes the media durable, unless it is small.
     async fn make(&self, wanted: &Concatenation, sources: Vec<MediaRef>) -> Result<Made, Error> {
-        let small_media_limit = self.engine.small_media_limit() as u64;
         let parts = self.engine.parts();
         let mut reservation = parts.quotas.reservation(self.context.owner());
         let ledger = &*parts.stores.ledger;
@@ -232,29 +241,17 @@ impl<'a, C: Completion> Concat<'a, C> {
         let caller = || self.context.caller();
         let copy = parts.copies.charge(caller, length)?;
         let not_after = ledger.deadline(NEW_MEDIA_LIFETIME);
-        let (at, handle, small_bytes) = match &wanted.sources[..] {
-            [only] => (only.at, only.handle.clone(), None),
-            all if wanted.length() <= small_media_limit => {
-                let at = MediaRef {
-                    id: new_small_media_id(parts.clock.now()),
-                    location: MediaLocation::Ledger,
-                };
-                (at, Bytes::new(), Some(self.read(all).await?))
-            }
-            all => {
-                let at = MediaRef {
-                    id: new_media_id(),
-                    location: MediaLocation::Vault,
-                };
-                let copied = self.copy(at.id, all, wanted.length()).await;
-                if copied.is_err() {
-                    // A vault with names of its own leaves it to the sweep.
-                    delete_unnamed(&*parts.stores.vault, &StoredName::of(at.id)).await;
-                }
-                let handle = copied?;
-                Failpoint::SingleRequestSynced.reach();
-                (at, handle, None)
-            }
+        let Joined {
+            at,
+            handle,
+            small_bytes,
+        } = match &wanted.sources[..] {
+            [only] => Joined {
+                at: only.at,
+                handle: only.handle.clone(),
+                small_bytes: None,
+            },
+            all => self.join(all, wanted.length()).await?,
         };
         Ok(Made {
             sources,
@@ -264,6 +261,38 @@ impl<'a, C: Completion> Concat<'a, C> {
             _reservation: reservation,
             copy,
             not_after,
+        })
+    }
+
+    /// Joins the sources to new media of this length, and makes it durable, unless it is small.
+    pub(crate) async fn join(&self, sources: &[Media], length: u64) -> Result<Joined, Error> {
+        let parts = self.engine.parts();
+        if length <= self.engine.small_media_limit() as u64 {
+            let at = MediaRef {
+                id: new_small_media_id(parts.clock.now()),
+                location: MediaLocation::Ledger,
+            };
+            return Ok(Joined {
+                at,
+                handle: Bytes::new(),
+                small_bytes: Some(self.read(sources).await?),
+            });
+        }
+        let at = MediaRef {
+            id: new_media_id(),
+            location: MediaLocation::Vault,
+        };
+        let copied = self.copy(at.id, sources, length).await;
+        if copied.is_err() {
+            // A vault with names of its own leaves it to the sweep.
+            delete_unnamed(&*parts.stores.vault, &StoredName::of(at.id)).await;
+        }
+        let handle = copied?;
+        Failpoint::SingleRequestSynced.reach();
+        Ok(Joined {
+            at,
+            handle,
+            small_bytes: None,
         })
     }
 

@@ -12,6 +12,7 @@
 //! | [`Engine::cancel`] | ends a session, and releases its media |
 //! | [`Engine::upload`] | takes media of one request, without a session |
 //! | [`Engine::concatenate`] | makes media of existing media |
+//! | [`Engine::concatenate_partials`] | makes media of partial uploads |
 //! | [`Engine::finish_interrupted`] | completes what a crash has interrupted |
 //!
 //! The modules:
@@ -24,6 +25,7 @@
 //! | `durable_append`, `offset_committer` | the one way of a request's bytes to durable media and to commits |
 //! | `append` | a request to a session, from its stream to its reply |
 //! | `single_request`, `concat`, `concatenation` | media of one request; media made of existing media |
+//! | `partials` | media made of partial uploads |
 //! | `seal` | from committed extents to media that can be read |
 //! | `finish` | from complete media to the commit of what it becomes |
 //! | `retries` | the pauses between attempts at a change that conflicts |
@@ -102,6 +104,7 @@ pub mod lifecycle;
 pub mod locks;
 mod media_stream;
 mod offset_committer;
+mod partials;
 mod pool;
 pub mod quotas;
 mod requests;
@@ -124,6 +127,7 @@ pub use identifiers::{Clock, SystemClock};
 pub use importance::Importance;
 pub use media_stream::MediaStream;
 pub use offset_committer::{Checkpoints, SessionLifetime};
+pub use partials::Partial;
 pub use pool::{Full, LimitedResource, Permit, Pool, Usage};
 pub use requests::{SessionHead, StartedSession};
 pub use retries::Retries;

@@ -320,17 +320,21 @@ impl OffsetCommitter {
         }
     }
 
-    /// Commits changes of the extents of complete media.
+    /// Commits changes of the extents of complete media. The session has this state.
     ///
     /// # Errors
     /// The ledger's.
-    pub(crate) async fn commit_extents(&mut self, changes: ExtentChanges) -> Result<(), Error> {
+    pub(crate) async fn commit_extents(
+        &mut self,
+        changes: ExtentChanges,
+        state: SessionState,
+    ) -> Result<(), Error> {
         self.uncommitted.then(changes);
         let unchanged = FlushedMedia {
             progress: self.session.progress.clone(),
             small_bytes: None,
         };
-        self.commit(unchanged, SessionState::Finishing).await
+        self.commit(unchanged, state).await
     }
 
     fn next_commit(&self) -> PendingCommit {

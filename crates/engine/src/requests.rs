@@ -9,8 +9,8 @@ use futures_util::{FutureExt as _, TryFutureExt as _};
 use windlass_digest::ExpectedDigests;
 use windlass_session::{SessionError, SessionRequest, Step, step};
 use windlass_store::{
-    EndSession, Failpoint, Leased, LedgerError, NewSession, Session, SessionId, SessionState,
-    Takeover, Timestamp,
+    EndSession, Failpoint, Lease, Leased, LedgerError, NewSession, Session, SessionId,
+    SessionState, Takeover, Timestamp,
 };
 
 use crate::append::{append, finish_active, resume_finish};
@@ -70,6 +70,15 @@ impl fmt::Debug for StartedSession {
     }
 }
 
+/// A new session in the ledger.
+pub(crate) struct InsertedSession {
+    pub(crate) upload_id: String,
+    /// Its row, without the context.
+    pub(crate) session: NewSession,
+    /// Its first lease.
+    pub(crate) lease: Lease,
+}
+
 impl<C: Completion> Engine<C> {
     /// Starts a session. The id of the session is [`session_id`] of its `upload_id`. `declared` is
     /// the length in bytes that the client has announced, `dialect` the name of the dialect that it
@@ -87,14 +96,53 @@ impl<C: Completion> Engine<C> {
         dialect: &'static str,
     ) -> Result<StartedSession, Error> {
         self.admit_upload()?;
-        let (completion, parts) = (self.completion(), self.parts());
-        let limit = completion.terms(&context, Some(dialect))?.rules.max_size;
-        if let (Some(limit), Some(declared)) = (limit, declared)
-            && declared > limit
-        {
-            return Err(completion.explain(&context, SessionError::TooLarge { limit }));
+        self.admit_length(&context, declared, dialect)?;
+        self.completion().admit(&context).await?;
+        let InsertedSession {
+            upload_id,
+            session,
+            lease,
+        } = self.insert_session(&context, declared, dialect).await?;
+        Failpoint::SessionStarted.reach();
+        let (created, expires) = (session.created, session.expires);
+        // The cache must stay small.
+        context.drop_details();
+        self.cache().put(CachedSession {
+            session: session.into(),
+            lease,
+            context,
+            extents: Vec::new(),
+            media: None,
+            space: None,
+            since: created,
+        });
+        Ok(StartedSession { upload_id, expires })
+    }
+
+    /// Refuses a declared length above the limit of the upload.
+    pub(crate) fn admit_length(
+        &self,
+        context: &C::Context,
+        declared: Option<u64>,
+        dialect: &str,
+    ) -> Result<(), Error> {
+        match (self.terms(context, dialect)?.rules.max_size, declared) {
+            (Some(limit), Some(declared)) if declared > limit => {
+                let error = SessionError::TooLarge { limit };
+                Err(self.completion().explain(context, error))
+            }
+            _ => Ok(()),
         }
-        completion.admit(&context).await?;
+    }
+
+    /// Inserts the row of a new session, within the quota of its owner.
+    pub(crate) async fn insert_session(
+        &self,
+        context: &C::Context,
+        declared: Option<u64>,
+        dialect: &'static str,
+    ) -> Result<InsertedSession, Error> {
+        let (completion, parts) = (self.completion(), self.parts());
         let created = parts.clock.now();
         let expires = parts.lifetime.expiry(created, created);
         let upload_id = new_upload_id(created);
@@ -109,7 +157,7 @@ impl<C: Completion> Engine<C> {
         };
         // Only the row needs the context as bytes. The cached session has the parsed one.
         let row = NewSession {
-            context: completion.encode(&context),
+            context: completion.encode(context),
             ..session.clone()
         };
         // Committed before the reply: a client that has the `upload_id` relies on the session.
@@ -117,21 +165,13 @@ impl<C: Completion> Engine<C> {
         let lease = parts.stores.ledger.start_within(row, quota).await?;
         completion.observe(UploadEvent::Started {
             session: session.id,
-            context: &context,
-        });
-        Failpoint::SessionStarted.reach();
-        // The cache must stay small.
-        context.drop_details();
-        self.cache().put(CachedSession {
-            session: session.into(),
-            lease,
             context,
-            extents: Vec::new(),
-            media: None,
-            space: None,
-            since: created,
         });
-        Ok(StartedSession { upload_id, expires })
+        Ok(InsertedSession {
+            upload_id,
+            session,
+            lease,
+        })
     }
 
     /// Carries out a request to a session: appends its stream, reports the committed offset,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_digest::{Digests, ExpectedDigests, Md5Sha256Hasher, Wanted};
-use windlass_store::{Extent, Progress, Sealed, StoredMedia, StoredName, Vault, VaultError};
+use windlass_store::{
+    Extent, Progress, Sealed, SessionState, StoredMedia, StoredName, Vault, VaultError,
+};
 
 use crate::checksums::hash;
 use crate::completion::Completion;
@@ -23,8 +25,9 @@ pub(crate) struct Seal {
 }
 
 impl OffsetCommitter {
-    /// Seals the media of a session in the state *finishing*, and commits each name that the vault
-    /// chooses on the way. `verify` is the last extent, if another request has written it.
+    /// Seals the media of a session that is complete, and commits each name that the vault chooses on
+    /// the way. `verify` is the last extent, if another request has written it. `state` is the
+    /// session's.
     ///
     /// # Errors
     /// Those of the stores.
@@ -32,13 +35,14 @@ impl OffsetCommitter {
         &mut self,
         vault: &dyn Vault,
         verify: Option<Extent>,
+        state: SessionState,
     ) -> Result<Seal, Error> {
         let mut stored = self.stored_media(verify);
         loop {
             match vault.seal(&stored).await? {
                 Sealed::Media { handle, left } => return Ok(Seal { handle, left }),
                 Sealed::Composed(changes) => {
-                    self.commit_extents(changes).await?;
+                    self.commit_extents(changes, state).await?;
                     stored = self.stored_media(None);
                 }
             }

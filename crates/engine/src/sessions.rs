@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
-use windlass_session::{Rules, SessionError, SessionRequest, Snapshot, State, Step, step};
+use windlass_digest::Wanted;
+use windlass_session::{
+    Rules, SessionError, SessionRequest, Snapshot, State, Step, UploadKind, step,
+};
 use windlass_store::{
     EndSession, Lease, Leased, LedgerError, Session, SessionId, SessionState, StoredExtent,
     Timestamp,
 };
 
-use crate::completion::{Completion, UploadContext as _, UploadEvent};
+use crate::completion::{Completion, Terms, UploadContext as _, UploadEvent};
 use crate::disks::MediaSpace;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -345,8 +348,21 @@ impl<C: Completion> Engine<C> {
 
     /// Returns the protocol's rules for a session.
     pub(crate) fn rules(&self, session: &Session, context: &C::Context) -> Result<Rules, Error> {
-        let terms = self.completion().terms(context, Some(&session.dialect))?;
-        Ok(terms.rules)
+        Ok(self.terms(context, &session.dialect)?.rules)
+    }
+
+    /// Returns the terms of an upload with a session.
+    pub(crate) fn terms(&self, context: &C::Context, dialect: &str) -> Result<Terms, Error> {
+        let Terms { rules, wanted } = self.completion().terms(context, Some(dialect))?;
+        let kind = context.kind();
+        Ok(Terms {
+            rules: rules.with_kind(kind),
+            // No resource shows the digests of a partial upload.
+            wanted: match kind {
+                UploadKind::Partial => Wanted::default(),
+                UploadKind::Whole | UploadKind::Concatenated => wanted,
+            },
+        })
     }
 
     /// Ends a session as failed. Returns the outcome.

@@ -6,6 +6,7 @@ use http::{HeaderMap, Method, Version};
 use serde_json::{Map, Value};
 use windlass_digest::ExpectedDigests;
 
+use crate::concat::PartialUri;
 use crate::error::ProtocolError;
 use crate::header::X_HTTP_METHOD_OVERRIDE;
 use crate::parameters::UploadId;
@@ -86,6 +87,22 @@ pub enum StartBody {
         fields: Map<String, Value>,
         /// The first part of the media, which is the body; `None` if the body is to be ignored.
         part: Option<FirstPart>,
+    },
+    /// Not metadata. The upload is partial: it is made to be concatenated with others, and becomes
+    /// no resource.
+    Partial {
+        /// As in [`StartBody::Data`].
+        part: Option<FirstPart>,
+    },
+    /// None. The media is concatenated from partial uploads, and the upload ends with this request.
+    Concatenated {
+        /// As in [`StartBody::Data`].
+        file_name: Option<String>,
+        /// As in [`StartBody::Data`].
+        fields: Map<String, Value>,
+        /// The partial uploads, in order; at least one and at most
+        /// [`MAX_PARTIALS`](crate::concat::MAX_PARTIALS).
+        partials: Vec<PartialUri>,
     },
 }
 

@@ -5,6 +5,7 @@
 use http::Method;
 use windlass_digest::{Algorithm, DigestMismatch, ExpectedDigestsError};
 
+use crate::concat::ConcatError;
 use crate::metadata::MetadataError;
 use crate::parameters::{InvalidAlt, QueryError};
 use crate::related::RelatedError;
@@ -65,12 +66,6 @@ pub enum ProtocolError {
         /// Name of the header in its usual spelling.
         name: &'static str,
     },
-    /// A header belongs to a part of the protocol that the server does not speak.
-    #[error("This server does not support the header {name}; send the request without it.")]
-    UnsupportedHeader {
-        /// Name of the header in its usual spelling.
-        name: &'static str,
-    },
     /// The request states no version of the protocol, or one that the server does not speak.
     #[error("The header {header} must name a version that this server speaks: {supported}.")]
     UnsupportedVersion {
@@ -90,6 +85,9 @@ pub enum ProtocolError {
         "A request that starts an upload has a Content-Range header; send the data to the session's URI."
     )]
     DataOnStart,
+    /// A request that concatenates partial uploads is malformed.
+    #[error(transparent)]
+    Concat(#[from] ConcatError),
     /// The multipart document is malformed.
     #[error(transparent)]
     Related(#[from] RelatedError),

@@ -35,6 +35,7 @@ pub mod backoff;
 pub mod batch;
 pub mod body_digests;
 pub mod command;
+pub mod concat;
 pub mod content_range;
 pub mod dialect;
 pub mod digest_fields;

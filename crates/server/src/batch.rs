@@ -216,13 +216,19 @@ fn check_host(host: Option<&Host>, base_url: &Uri, call: &Call) -> Result<(), Er
     }
 }
 
+/// Returns a path, with its query, without the path under which the server is mounted. Clients write
+/// both.
+pub(crate) fn without_mount<'a>(base_url: &Uri, path: &'a str) -> &'a str {
+    let mount = base_url.path().trim_end_matches('/');
+    let mounted = path.strip_prefix(mount).filter(|it| it.starts_with('/'));
+    mounted.unwrap_or(path)
+}
+
 /// Returns the target of a call at the origin of its batch. Clients write the path as they know it,
 /// including the path under which the server is mounted.
 fn target_of(batch: &Parts, base_url: &Uri, target: &Uri) -> Result<Uri, Error> {
     let path = target.path_and_query().map_or("/", |path| path.as_str());
-    let mount = base_url.path().trim_end_matches('/');
-    let mounted = path.strip_prefix(mount).filter(|it| it.starts_with('/'));
-    let path = mounted.unwrap_or(path);
+    let path = without_mount(base_url, path);
     let no_such = || Error::NoSuchPath {
         path: path.to_owned(),
     };

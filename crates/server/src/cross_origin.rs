@@ -60,7 +60,7 @@ const UPLOAD_METHODS: [HttpMethod; 6] = [
 // here.
 const EXPOSED: &str = "Accept-Ranges, Allow, Content-Disposition, Content-Encoding, Content-Range, Date, ETag, \
                        Content-Location, Location, Range, Retry-After, Tus-Extension, Tus-Max-Size, Tus-Resumable, \
-                       Tus-Version, Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, \
+                       Tus-Version, Upload-Concat, Upload-Defer-Length, Upload-Expires, Upload-Length, Upload-Metadata, \
                        Upload-Offset, WWW-Authenticate, X-GUploader-UploadID, X-Goog-Generation, \
                        X-Goog-Hash, X-Goog-Metageneration, X-Goog-Storage-Class, X-Goog-Stored-Content-Encoding, \
                        X-Goog-Stored-Content-Length, X-Goog-Upload-Chunk-Granularity, X-Goog-Upload-Control-URL, \

@@ -4,29 +4,29 @@
 mod destination;
 mod parameters;
 mod session_call;
+mod start;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, StatusCode};
+use http::{HeaderMap, HeaderName, Method as HttpMethod, StatusCode};
 use percent_encoding::percent_decode_str;
 use windlass_discovery::{Access as ApiAccess, ByteSize, Found, Method, PathParameters, Target};
 use windlass_engine::{Error as EngineError, Full, Importance};
 use windlass_proto::body_digests::DigestField;
 use windlass_proto::command::{
-    Command, Framing, MultipartHead, SimpleHead, StartBody, StartHead, effective_method,
+    Command, Framing, MultipartHead, SimpleHead, StartHead, effective_method,
 };
-use windlass_proto::dialect::{Dialect, Offer, RequestHead, SessionPath};
+use windlass_proto::dialect::{Dialect, Offer, RequestHead};
 use windlass_proto::error::ProtocolError;
-use windlass_proto::metadata::parse_metadata;
 use windlass_proto::parameters::{Parameters, QueryError};
 use windlass_rest::access::AccessError;
 use windlass_rest::handler::Rejection;
 use windlass_rest::link_terms::LinkPurpose;
 use windlass_rest::principal::Principal;
-use windlass_rest::registry::{DiscoveryRequest, ServedMethod, plain_path};
+use windlass_rest::registry::{DiscoveryRequest, ServedMethod};
 
 use crate::admission::{CalledMethod, Credentials, DeclaredUpload, Ticket};
 use crate::batch;
@@ -43,11 +43,10 @@ use crate::resources::{CallHead, call, check_link};
 use crate::state::ServerState;
 use crate::uploads::access::SessionTarget;
 use crate::uploads::single_request;
-use crate::uploads::start_request::{StartRequest, UploadHead, conditions, usable_name};
-use crate::uploads::stated_fields::to_metadata;
+use crate::uploads::start_request::{UploadHead, conditions};
 use destination::{Destination, Site};
 use parameters::{check_names, check_parameters, check_repeated_method};
-use session_call::{BodyPart, Call, ReplyTo, SessionCall, Started, final_reply};
+use session_call::{Call, ReplyTo, SessionCall, final_reply};
 
 /// The route of a request.
 pub(crate) enum Routing {
@@ -643,91 +642,6 @@ impl Routed<'_> {
                 })
             }
         }
-    }
-
-    /// Starts a session. If the request has brought data as well, its session takes them.
-    async fn start(
-        &self,
-        dialect: &dyn Dialect,
-        upload: &UploadHead<'_>,
-        start: StartHead,
-        body: &mut Option<RequestBody>,
-    ) -> Result<Routing, Error> {
-        let declared = start.declared_total();
-        let unread = body.as_mut().expect("nobody has taken the body yet");
-        let (request, part) = self.start_request(upload, start, unread).await?;
-        let request = request.for_origin(upload.headers);
-        let started = {
-            let engine = &self.site.server.engine;
-            engine.start(request, declared, dialect.name()).await?
-        };
-        let location = self.session_uri(dialect, &started.upload_id)?;
-        let call = SessionCall {
-            target: self.session_target(upload.path),
-            dialect: dialect.name(),
-            call: Call::first_part(&started.upload_id, part.as_ref()),
-            started: Some(Started {
-                location,
-                expires: started.expires,
-                declared,
-                with_data: part.is_some(),
-            }),
-        };
-        if part.is_some() {
-            return Ok(Routing::Session(call));
-        }
-        call.report_start(self.site.server, dialect)
-            .map(Routing::Answered)
-    }
-
-    /// Reads what a start says, and the first part of the media that its body has.
-    async fn start_request(
-        &self,
-        upload: &UploadHead<'_>,
-        start: StartHead,
-        body: &mut RequestBody,
-    ) -> Result<(StartRequest, Option<BodyPart>), Error> {
-        let limits = &self.site.server.settings.limits;
-        let (metadata, name, part) = match start.body {
-            StartBody::Metadata => {
-                let metadata = body.collect_json(limits.metadata).await?;
-                (parse_metadata(&metadata, limits.json())?, None, None)
-            }
-            StartBody::Data {
-                file_name,
-                fields,
-                part,
-            } => {
-                let name = file_name.as_deref().and_then(usable_name);
-                let metadata = to_metadata(upload.method, &fields, name.as_deref());
-                let part = part.map(|part| BodyPart {
-                    part,
-                    length: start.length,
-                });
-                (metadata, name, part)
-            }
-        };
-        let request = upload.with_body(&metadata, start.content_type, start.expected)?;
-        Ok((request.with_statements(name, start.kept), part))
-    }
-
-    /// Returns the URI of a session that this request has started.
-    fn session_uri(&self, dialect: &dyn Dialect, upload_id: &str) -> Result<HeaderValue, Error> {
-        let (base, path) = (&self.context.base_url, self.head.uri.path());
-        let location = if let Some(segment) = dialect.session_segment() {
-            let session = SessionPath {
-                segment,
-                upload_id,
-                plain: plain_path(path).unwrap_or(path),
-            };
-            format!("{base}{session}")
-        } else {
-            // A session has an upload URI, even if it was started at the plain path.
-            let prefix = plain_path(path).map_or("/upload", |_| "");
-            let parameters = dialect.session_parameters();
-            format!("{base}{prefix}{path}?{parameters}&upload_id={upload_id}")
-        };
-        HeaderValue::try_from(location).map_err(|_| no_such(path))
     }
 }
 

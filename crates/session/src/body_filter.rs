@@ -35,6 +35,8 @@ enum Last {
     No,
     /// If it reaches the total.
     AtTotal,
+    /// Also if it reaches the total it is not.
+    Never,
 }
 
 /// How a body ended.
@@ -132,6 +134,15 @@ impl BodyFilter {
         }
     }
 
+    /// Makes a body that would be the last one at the total one that is not.
+    pub(super) fn without_end(self) -> Self {
+        let last = match self.last {
+            Last::AtTotal => Last::Never,
+            last => last,
+        };
+        Self { last, ..self }
+    }
+
     /// Returns the offset of the next byte of the body.
     pub fn position(&self) -> u64 {
         self.position
@@ -172,7 +183,7 @@ impl BodyFilter {
         let start = self.position;
         let position = start.saturating_add(data.len() as u64);
         if let Some(length) = self.total.filter(|total| position > *total)
-            && self.last == Last::AtTotal
+            && matches!(self.last, Last::AtTotal | Last::Never)
         {
             let end = position;
             return Err(SessionError::PastLength { end, length });
@@ -214,7 +225,7 @@ impl BodyFilter {
     fn is_last(&self) -> bool {
         match self.last {
             Last::Yes => true,
-            Last::No => false,
+            Last::No | Last::Never => false,
             Last::AtTotal => self.total == Some(self.position),
         }
     }

@@ -8,11 +8,13 @@
 
 mod body_filter;
 mod content_range;
+mod error;
 #[cfg(test)]
 mod tests;
 
 pub use body_filter::{BodyFilter, Ending, Outcome};
 pub use content_range::{CHUNK_GRANULARITY, ContentRange, ContentRangeError};
+pub use error::SessionError;
 
 use content_range::end_of;
 
@@ -204,10 +206,25 @@ pub enum ChunkRule {
     Lenient,
 }
 
+/// What the media of an upload is to other uploads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UploadKind {
+    /// It stands alone, and becomes a resource at its end.
+    #[default]
+    Whole,
+    /// It is made to be concatenated with others. The upload takes data up to its length and has no
+    /// end: it stays as it is until it expires or is cancelled.
+    Partial,
+    /// It consists of partial uploads. The upload takes no data.
+    Concatenated,
+}
+
 /// The rules of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
+    /// What the upload is to others.
+    pub kind: UploadKind,
     /// Rule for the size of chunks.
     pub chunks: ChunkRule,
     /// Maximum size of the media in bytes.
@@ -215,6 +232,12 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Sets [`kind`](Self::kind).
+    #[must_use]
+    pub fn with_kind(self, kind: UploadKind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// Sets [`chunks`](Self::chunks).
     #[must_use]
     pub fn with_chunks(self, chunks: ChunkRule) -> Self {
@@ -247,181 +270,6 @@ pub enum Step {
     Append(BodyFilter),
 }
 
-/// Why a session refuses a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// The session was cancelled.
-    #[error("The upload was cancelled.")]
-    Cancelled,
-    /// The session has failed for good.
-    #[error("The upload session is no longer available. Start a new upload.")]
-    Gone,
-    /// `Content-Range` cannot be parsed.
-    #[error(transparent)]
-    ContentRange(#[from] ContentRangeError),
-    /// The body would begin after the committed bytes.
-    #[error(
-        "Invalid request.  According to the Content-Range header, the upload offset is {first} byte(s), \
-         which exceeds already uploaded size of {committed} byte(s)."
-    )]
-    Gap {
-        /// Offset of the body's first byte.
-        first: u64,
-        /// Number of committed bytes.
-        committed: u64,
-    },
-    /// The body does not begin at the committed offset, and must.
-    #[error(
-        "The data begins at offset {first}, but the upload has {committed} byte(s). Continue there."
-    )]
-    Conflict {
-        /// Offset of the body's first byte.
-        first: u64,
-        /// Number of committed bytes.
-        committed: u64,
-    },
-    /// The body ends after the length of the media.
-    #[error("The data ends at {end} byte(s), but the upload has a length of {length} byte(s).")]
-    PastLength {
-        /// Offset after the last byte of the body; in a stream, of the bytes that have arrived.
-        end: u64,
-        /// Length of the media.
-        length: u64,
-    },
-    /// A request states a length of the media that differs from the known one.
-    #[error(
-        "The request states a length of {stated} byte(s), but the upload has a length of {known} byte(s)."
-    )]
-    LengthChanged {
-        /// The length in this request.
-        stated: u64,
-        /// The length declared or stated before.
-        known: u64,
-    },
-    /// A request states a length of the media above the size limit.
-    #[error("The stated length is too large: at most {limit} byte(s) are accepted.")]
-    LengthTooLarge {
-        /// The size limit in bytes.
-        limit: u64,
-    },
-    /// A chunk that is not the last is smaller than [`CHUNK_GRANULARITY`].
-    #[error(
-        "Every request but the last must upload at least {CHUNK_GRANULARITY} bytes, best a multiple of it. \
-         This request contained {length} bytes, which is too few."
-    )]
-    ChunkTooSmall {
-        /// Length of the chunk.
-        length: u64,
-    },
-    /// The length of the body does not match the range or the total.
-    #[error(
-        "The request body has {body} byte(s), but {expected} byte(s) belong in it, \
-         from offset {first} up to the end at {}.",
-        first.saturating_add(*expected)
-    )]
-    LengthDisagrees {
-        /// Length of the body; for a body that is too long, the number of bytes seen.
-        body: u64,
-        /// Required length.
-        expected: u64,
-        /// Offset of its first byte.
-        first: u64,
-    },
-    /// A data request states a total that differs from the known one.
-    #[error(
-        "The Content-Range header states a total of {stated} byte(s), but this upload has {known} byte(s)."
-    )]
-    TotalChanged {
-        /// The total in this request.
-        stated: u64,
-        /// The total declared or stated before.
-        known: u64,
-    },
-    /// A request finishes the upload with all committed bytes, but more bytes were declared.
-    #[error("The upload cannot finish with {stated} byte(s): {known} byte(s) were declared.")]
-    Truncated {
-        /// The total in this request.
-        stated: u64,
-        /// The total declared or stated before.
-        known: u64,
-    },
-    /// The media would end before bytes that are already committed.
-    #[error("The upload cannot end at {total} byte(s): {committed} byte(s) are uploaded already.")]
-    EndsBeforeCommitted {
-        /// Offset at which the media would end.
-        total: u64,
-        /// Number of committed bytes.
-        committed: u64,
-    },
-    /// The range reaches past the declared size.
-    #[error(
-        "According to the Content-Range header the data ends at {end} byte(s), past the declared {total} byte(s)."
-    )]
-    PastTotal {
-        /// Offset after the last byte of the range.
-        end: u64,
-        /// The declared size.
-        total: u64,
-    },
-    /// The media exceeds the size limit.
-    #[error("The upload is too large: at most {limit} byte(s) are accepted.")]
-    TooLarge {
-        /// The size limit in bytes.
-        limit: u64,
-    },
-    /// More bytes were sent than the start of the session declared.
-    #[error("The upload has more bytes than the {declared} byte(s) that were declared.")]
-    MoreThanDeclared {
-        /// The declared size.
-        declared: u64,
-    },
-    /// The upload is finished, and the request has bytes after its end.
-    #[error("The upload is finished with {size} byte(s), and this request has bytes after them.")]
-    AfterEnd {
-        /// Size of the media.
-        size: u64,
-    },
-    /// A query has a body.
-    #[error("A query must not have a body.")]
-    QueryWithBody,
-}
-
-impl SessionError {
-    /// Returns whether this error ends the session, which becomes [`State::Failed`].
-    pub fn ends_session(&self) -> bool {
-        match self {
-            Self::ContentRange(_)
-            | Self::ChunkTooSmall { .. }
-            | Self::TotalChanged { .. }
-            | Self::MoreThanDeclared { .. }
-            | Self::TooLarge { .. } => true,
-            Self::Cancelled
-            | Self::Gone
-            | Self::Gap { .. }
-            | Self::Conflict { .. }
-            | Self::PastLength { .. }
-            | Self::LengthChanged { .. }
-            | Self::LengthTooLarge { .. }
-            | Self::LengthDisagrees { .. }
-            | Self::Truncated { .. }
-            | Self::EndsBeforeCommitted { .. }
-            | Self::PastTotal { .. }
-            | Self::AfterEnd { .. }
-            | Self::QueryWithBody => false,
-        }
-    }
-
-    /// Returns whether bytes that a running request has received may resolve the error, once they
-    /// are committed.
-    pub fn may_be_resolved(&self) -> bool {
-        match self {
-            Self::Gap { .. } => true,
-            Self::Conflict { first, committed } => first > committed,
-            _ => false,
-        }
-    }
-}
-
 /// Decides how a session handles a request.
 ///
 /// What the head of an appending or finishing request gives away is refused here, before its body
@@ -431,6 +279,10 @@ pub fn step(
     rules: &Rules,
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
+    let has_ended = matches!(snapshot.state, State::Cancelled | State::Failed);
+    if rules.kind == UploadKind::Concatenated && !has_ended && !request.is_query() {
+        return Err(SessionError::NoData);
+    }
     if matches!(snapshot.state, State::Finishing | State::Finished)
         && let Some(conflict) = request.conflict(snapshot)
     {
@@ -450,6 +302,22 @@ pub fn step(
     }
 }
 
+/// Returns the length of a partial upload that is to be concatenated.
+///
+/// # Errors
+/// [`SessionError::NotPartial`], [`SessionError::Incomplete`], or the error for a session that has
+/// ended.
+pub fn partial_length(snapshot: &Snapshot, rules: &Rules) -> Result<u64, SessionError> {
+    let committed = snapshot.offset;
+    match snapshot.state {
+        State::Cancelled => Err(SessionError::Cancelled),
+        State::Failed => Err(SessionError::Gone),
+        _ if rules.kind != UploadKind::Partial => Err(SessionError::NotPartial),
+        _ if snapshot.total != Some(committed) => Err(SessionError::Incomplete { committed }),
+        _ => Ok(committed),
+    }
+}
+
 /// A request without `Content-Range` carries the whole media.
 const WHOLE: ContentRange = ContentRange::ToEnd {
     first: 0,
@@ -461,6 +329,9 @@ fn active(
     rules: &Rules,
     request: &SessionRequest,
 ) -> Result<Step, SessionError> {
+    if rules.kind == UploadKind::Partial {
+        return partial(snapshot, rules, request);
+    }
     match request.action {
         SessionAction::Ranged(range) => {
             ranged(snapshot, rules, range?.unwrap_or(WHOLE), request.body)
@@ -471,10 +342,7 @@ fn active(
             end,
             length,
         } => {
-            match overlap {
-                Overlap::Skip => no_gap(first, snapshot)?,
-                Overlap::Conflict => no_conflict(first, snapshot)?,
-            }
+            not_elsewhere(first, overlap, snapshot)?;
             let part = Part {
                 first,
                 end,
@@ -498,6 +366,33 @@ fn active(
             })
         }
         SessionAction::Query(_) => Ok(Step::Report),
+    }
+}
+
+/// Handles a request to a partial upload, which nothing ends.
+fn partial(
+    snapshot: &Snapshot,
+    rules: &Rules,
+    request: &SessionRequest,
+) -> Result<Step, SessionError> {
+    match request.action {
+        _ if request.is_query() => Ok(Step::Report),
+        SessionAction::AppendAt {
+            first,
+            overlap,
+            end: end @ (End::Never | End::AtLength),
+            length,
+        } => {
+            not_elsewhere(first, overlap, snapshot)?;
+            let part = Part {
+                first,
+                end,
+                length: part_length(snapshot, rules, length)?,
+            };
+            let filter = part.filter(snapshot, rules, request.body)?;
+            Ok(Step::Append(filter.without_end()))
+        }
+        _ => Err(SessionError::NoEnd),
     }
 }
 
@@ -768,6 +663,14 @@ fn not_before_committed(total: Option<u64>, snapshot: &Snapshot) -> Result<(), S
             Err(SessionError::EndsBeforeCommitted { total, committed })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a body that begins where it must not.
+fn not_elsewhere(first: u64, overlap: Overlap, snapshot: &Snapshot) -> Result<(), SessionError> {
+    match overlap {
+        Overlap::Skip => no_gap(first, snapshot),
+        Overlap::Conflict => no_conflict(first, snapshot),
     }
 }
 

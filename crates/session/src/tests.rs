@@ -6,6 +6,7 @@ use super::*;
 mod at_length;
 mod chunk;
 mod explicit_end;
+mod kinds;
 mod life;
 mod model;
 mod query;

@@ -342,9 +342,6 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         }
         ProtocolError::InvalidHeader { name } => bad("invalid").header(*name),
         ProtocolError::MissingHeader { name } => bad("required").header(*name),
-        ProtocolError::UnsupportedHeader { name } => {
-            ErrorReply::json(StatusCode::NOT_IMPLEMENTED, "notImplemented").header(*name)
-        }
         ProtocolError::UnsupportedVersion { header, .. } => {
             ErrorReply::json(StatusCode::PRECONDITION_FAILED, "conditionNotMet").header(*header)
         }
@@ -364,7 +361,8 @@ pub(super) fn protocol(error: &ProtocolError) -> ErrorReply {
         ProtocolError::Session(error) => session_error(error),
         ProtocolError::ToSession(error) => protocol(error),
         ProtocolError::BodyDigest(error) => bad("invalid").header(error.field()),
-        ProtocolError::ExpectedDigests(
+        ProtocolError::Concat(_)
+        | ProtocolError::ExpectedDigests(
             ExpectedDigestsError::Malformed { .. }
             | ExpectedDigestsError::Unsupported { .. }
             | ExpectedDigestsError::OfCodedBytes { .. }
@@ -420,7 +418,11 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::PastTotal { .. }
         | SessionError::MoreThanDeclared { .. }
         | SessionError::AfterEnd { .. }
-        | SessionError::QueryWithBody => {
+        | SessionError::QueryWithBody
+        | SessionError::NoEnd
+        | SessionError::NoData
+        | SessionError::NotPartial
+        | SessionError::Incomplete { .. } => {
             ErrorReply::text(StatusCode::BAD_REQUEST, "badRequest").header("Content-Range")
         }
     }

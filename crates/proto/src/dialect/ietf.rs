@@ -209,10 +209,10 @@ impl Dialect for Ietf {
             | ProtocolError::ContentEncoding
             | ProtocolError::InvalidHeader { .. }
             | ProtocolError::MissingHeader { .. }
-            | ProtocolError::UnsupportedHeader { .. }
             | ProtocolError::UnsupportedVersion { .. }
             | ProtocolError::PartType { .. }
             | ProtocolError::DataOnStart
+            | ProtocolError::Concat(_)
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
             | ProtocolError::BodyDigest(_)
@@ -534,6 +534,10 @@ impl Ietf {
             }
             SessionError::ContentRange(_)
             | SessionError::ChunkTooSmall { .. }
+            | SessionError::NoEnd
+            | SessionError::NoData
+            | SessionError::NotPartial
+            | SessionError::Incomplete { .. }
             | SessionError::QueryWithBody => problem(StatusCode::BAD_REQUEST, BLANK),
         }
     }

@@ -23,6 +23,7 @@ use crate::command::{
     BodyLength, Command, End, FirstPart, Overlap, Query, SessionAction, SessionHead,
     SessionRequest, StartBody, StartHead,
 };
+use crate::concat::{ConcatError, PartialUri};
 use crate::error::{BodyDigestError, ProtocolError};
 use crate::header::{
     TUS_CHECKSUM_ALGORITHM, TUS_EXTENSION, TUS_MAX_SIZE, TUS_RESUMABLE, TUS_VERSION,
@@ -33,6 +34,7 @@ use crate::parameters::UploadId;
 use crate::reply::{ErrorReply, Form, ReplyHead};
 use crate::session::{ChunkRule, Rules, SessionError};
 
+mod concat;
 #[cfg(test)]
 mod tests;
 
@@ -54,7 +56,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("1.0.0");
 /// The extensions of the protocol that this server has.
 const EXTENSIONS: HeaderValue = HeaderValue::from_static(
     "creation,creation-with-upload,creation-defer-length,expiration,checksum,checksum-trailer,\
-     termination",
+     termination,concatenation",
 );
 
 /// The type of a body that is a part of the media.
@@ -198,8 +200,10 @@ impl Dialect for Tus {
                 reply.headers.insert(TUS_VERSION, VERSION);
                 reply
             }
+            ProtocolError::Concat(ConcatError::Data) => {
+                ErrorReply::text(StatusCode::FORBIDDEN, "forbidden")
+            }
             ProtocolError::MethodNotAllowed { .. }
-            | ProtocolError::UnsupportedHeader { .. }
             | ProtocolError::MissingHeader { .. }
             | ProtocolError::PartType { .. }
             | ProtocolError::PathNotUtf8
@@ -213,6 +217,7 @@ impl Dialect for Tus {
             | ProtocolError::ContentEncoding
             | ProtocolError::InvalidHeader { .. }
             | ProtocolError::DataOnStart
+            | ProtocolError::Concat(_)
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
             | ProtocolError::BodyDigest(_)
@@ -271,9 +276,14 @@ fn check_version(head: &Head<'_>, http_method: &Method) -> Result<(), ProtocolEr
 }
 
 fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
-    refuse(head, &UPLOAD_CONCAT, "Upload-Concat")?;
-    let total = declared_length(head)?;
+    let concat = concat::Stated::of(head)?;
     let metadata = Metadata::of(head)?;
+    if let Some(concat) = &concat
+        && let Some(partials) = concat.partials()?
+    {
+        return concatenated(head, metadata, concat, partials);
+    }
+    let total = declared_length(head)?;
     let body = head.length().unwrap_or(BodyLength::Exact(0));
     let is_data = is_part(head);
     if let (true, Some(length), BodyLength::Exact(end)) = (is_data, total, body)
@@ -286,16 +296,49 @@ fn start(head: &Head<'_>) -> Result<StartHead, ProtocolError> {
         end: End::AtLength,
         length: total,
     });
+    let is_partial = concat.is_some();
     Ok(StartHead {
-        content_type: metadata.content_type(),
+        content_type: metadata.content_type().filter(|_| !is_partial),
         content_length: total,
         length: if is_data { body } else { BodyLength::Exact(0) },
         expected: ExpectedDigests::default(),
-        kept: Some(metadata.raw),
-        body: StartBody::Data {
-            file_name: text_of(&metadata.fields, &["filename", "name"]).map(str::to_owned),
+        kept: Some(concat::kept(concat.as_ref(), &metadata.raw)),
+        body: if is_partial {
+            StartBody::Partial { part }
+        } else {
+            StartBody::Data {
+                file_name: metadata.file_name(),
+                fields: metadata.fields,
+                part,
+            }
+        },
+    })
+}
+
+/// Reads a creation whose upload is concatenated from these partial uploads.
+fn concatenated(
+    head: &Head<'_>,
+    metadata: Metadata,
+    concat: &concat::Stated<'_>,
+    partials: Vec<PartialUri>,
+) -> Result<StartHead, ProtocolError> {
+    let stated = [UPLOAD_LENGTH, UPLOAD_DEFER_LENGTH];
+    if stated.iter().any(|name| head.headers.contains_key(name)) {
+        return Err(ConcatError::Length.into());
+    }
+    if is_part(head) && head.length().is_some_and(|it| it != BodyLength::Exact(0)) {
+        return Err(ConcatError::Data.into());
+    }
+    Ok(StartHead {
+        content_type: metadata.content_type(),
+        content_length: None,
+        length: BodyLength::Exact(0),
+        expected: ExpectedDigests::default(),
+        kept: Some(concat::kept(Some(concat), &metadata.raw)),
+        body: StartBody::Concatenated {
+            file_name: metadata.file_name(),
             fields: metadata.fields,
-            part,
+            partials,
         },
     })
 }
@@ -349,15 +392,6 @@ fn query(upload_id: UploadId) -> SessionHead {
         },
         no_308: false,
         expected: ExpectedDigests::default(),
-    }
-}
-
-/// Refuses a header of an extension that the server does not have: its client relies on it.
-fn refuse(head: &Head<'_>, header: &HeaderName, name: &'static str) -> Result<(), ProtocolError> {
-    if head.headers.contains_key(header) {
-        Err(ProtocolError::UnsupportedHeader { name })
-    } else {
-        Ok(())
     }
 }
 
@@ -428,6 +462,11 @@ impl Metadata {
         Ok(fields)
     }
 
+    /// The name of the file, if the client states one.
+    fn file_name(&self) -> Option<String> {
+        text_of(&self.fields, &["filename", "name"]).map(str::to_owned)
+    }
+
     /// The stated type of the file, if it is a media type.
     fn content_type(&self) -> Option<String> {
         let stated = text_of(&self.fields, &["filetype", "type"])?;
@@ -459,9 +498,11 @@ fn state(status: SessionStatus<'_>) -> ReplyHead {
         Some(length) => headers.insert(UPLOAD_LENGTH, length.into()),
         None => headers.insert(UPLOAD_DEFER_LENGTH, HeaderValue::from_static("1")),
     };
-    let kept = status.kept.filter(|kept| !kept.is_empty());
-    if let Some(Ok(metadata)) = kept.map(HeaderValue::try_from) {
-        headers.insert(UPLOAD_METADATA, metadata);
+    let (concat, metadata) = concat::read_kept(status.kept.unwrap_or_default());
+    for (name, value) in [(UPLOAD_CONCAT, concat), (UPLOAD_METADATA, metadata)] {
+        if let (false, Ok(value)) = (value.is_empty(), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
+        }
     }
     add_expiry(headers, status.expires);
     reply
@@ -529,6 +570,10 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::LengthDisagrees { .. }
         | SessionError::TotalChanged { .. }
         | SessionError::Truncated { .. }
+        | SessionError::Incomplete { .. }
         | SessionError::QueryWithBody => text(google::bad("badRequest")),
+        SessionError::NoData | SessionError::NoEnd | SessionError::NotPartial => {
+            ErrorReply::text(StatusCode::FORBIDDEN, "forbidden")
+        }
     }
 }

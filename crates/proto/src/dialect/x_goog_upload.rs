@@ -141,10 +141,10 @@ impl Dialect for XGoogUpload {
             | ProtocolError::ContentEncoding
             | ProtocolError::InvalidHeader { .. }
             | ProtocolError::MissingHeader { .. }
-            | ProtocolError::UnsupportedHeader { .. }
             | ProtocolError::UnsupportedVersion { .. }
             | ProtocolError::PartType { .. }
             | ProtocolError::DataOnStart
+            | ProtocolError::Concat(_)
             | ProtocolError::Related(_)
             | ProtocolError::Metadata(_)
             | ProtocolError::BodyDigest(_)
@@ -419,8 +419,12 @@ fn session_error(error: &SessionError) -> ErrorReply {
         | SessionError::LengthChanged { .. }
         | SessionError::Truncated { .. }
         | SessionError::PastTotal { .. }
+        | SessionError::NoEnd
+        | SessionError::NotPartial
+        | SessionError::Incomplete { .. }
         | SessionError::QueryWithBody => bad(ACTIVE),
-        SessionError::AfterEnd { .. }
+        SessionError::NoData
+        | SessionError::AfterEnd { .. }
         | SessionError::MoreThanDeclared { .. }
         | SessionError::ContentRange(_)
         | SessionError::ChunkTooSmall { .. }

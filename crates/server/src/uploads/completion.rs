@@ -15,7 +15,7 @@ use windlass_engine::{
     UploadContext as _, UploadEvent,
 };
 use windlass_proto::parameters::{Parameters, StandardParameters};
-use windlass_proto::session::{Rules, SessionError};
+use windlass_proto::session::{Rules, SessionError, UploadKind};
 use windlass_rest::handler::{
     self, Call, Conditions, Content, ReplyMemoryPermit, StoreReader, Uploaded,
 };
@@ -93,6 +93,10 @@ impl Completion for Calls {
     async fn admit(&self, context: &StartRequest) -> Result<(), EngineError> {
         let admitted = async {
             link_uses::check_unused(&*self.store_handles.ledger, context.link.as_ref()).await?;
+            if context.kind() == UploadKind::Partial {
+                // Only the upload that is concatenated from it has metadata to be judged.
+                return Ok(());
+            }
             let parts = CallParts::new(self, context)?;
             let handler = &parts.served_api.handler;
             Ok::<_, Error>(handler.admit(&parts.call(self, context)).await?)

@@ -15,7 +15,7 @@ use windlass_proto::error::ProtocolError;
 use windlass_proto::expected_digests;
 use windlass_proto::metadata::{MetadataLimits, parse_metadata};
 use windlass_proto::parameters::{Parameters, StandardParameters};
-use windlass_proto::session::SessionError;
+use windlass_proto::session::{SessionError, UploadKind};
 use windlass_rest::cors::MAX_ORIGIN_LEN;
 use windlass_rest::handler::Rejection;
 use windlass_rest::host::Host;
@@ -101,6 +101,10 @@ pub(crate) struct StartRequest {
     // Versions without it wrote rows without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kept: Option<String>,
+    /// What the upload is to others.
+    // Versions without it wrote rows without this field.
+    #[serde(default, skip_serializing_if = "StoredKind::is_whole")]
+    kind: StoredKind,
     /// The terms of the request's signed link, if it came with a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link: Option<LinkTerms>,
@@ -116,6 +120,23 @@ pub(crate) struct StartRequest {
     are_details_dropped: bool,
 }
 
+/// The form of an [`UploadKind`] in a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StoredKind {
+    #[default]
+    Whole,
+    Partial,
+    Concatenated,
+}
+
+impl StoredKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_whole(&self) -> bool {
+        *self == Self::Whole
+    }
+}
+
 /// Conditional headers with their values.
 pub(crate) type StatedConditions = Vec<(String, String)>;
 
@@ -124,6 +145,9 @@ const CONDITION_PREFIX: &str = "x-goog-if-";
 
 /// Number of characters of a file's name that are kept.
 const MAX_FILE_NAME_LEN: usize = 255;
+
+/// The type of media about which nothing is known.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// Maximum length in bytes of a media type.
 const MAX_TYPE_LEN: usize = 1024;
@@ -156,7 +180,7 @@ impl UploadHead<'_> {
     ) -> Result<StartRequest, Error> {
         let content_type = content_type
             .or_else(|| types_in_metadata(metadata).next().map(str::to_owned))
-            .unwrap_or_else(|| "application/octet-stream".to_owned());
+            .unwrap_or_else(|| UNKNOWN_TYPE.to_owned());
         // Some APIs use the media type that the metadata states.
         for stated in types_in_metadata(metadata).chain([&*content_type]) {
             check_form(stated)?;
@@ -165,11 +189,30 @@ impl UploadHead<'_> {
         self.check_type(&content_type)?;
         check_reply_parameters(self.method, self.query)?;
         let in_metadata = expected_digests::from_metadata(metadata)?;
+        Ok(StartRequest {
+            metadata: serde_json::to_string(metadata).expect("JSON can be written"),
+            content_type,
+            expected_digests: expected_digests.merge(in_metadata)?,
+            ..self.without_body()
+        })
+    }
+
+    /// Returns the start request of a partial upload. It has no metadata and no type, so the method
+    /// does not judge it: it judges the upload that is concatenated from it.
+    pub(crate) fn of_partial(&self) -> StartRequest {
+        StartRequest {
+            kind: StoredKind::Partial,
+            ..self.without_body()
+        }
+    }
+
+    /// Returns the start request without metadata, of an unknown type, and without digests.
+    fn without_body(&self) -> StartRequest {
         let ServedMethod {
             served: served_api,
             method,
         } = self.method;
-        Ok(StartRequest {
+        StartRequest {
             host: served_api.host.clone(),
             api: method.api_name.clone(),
             version: method.api_version.clone(),
@@ -178,18 +221,19 @@ impl UploadHead<'_> {
             query: without_credentials(self.query),
             http_method: self.http_method.to_string(),
             base_url: self.base_url.to_owned(),
-            metadata: serde_json::to_string(metadata).expect("JSON can be written"),
-            content_type,
-            expected_digests: expected_digests.merge(in_metadata)?,
+            metadata: "{}".to_owned(),
+            content_type: UNKNOWN_TYPE.to_owned(),
+            expected_digests: ExpectedDigests::default(),
             conditions: conditions(self.headers),
             file_name: file_name(self.headers),
             origin: None,
             kept: None,
+            kind: StoredKind::Whole,
             link: self.link().cloned(),
             principal: self.principal.cloned(),
             client: self.client,
             are_details_dropped: false,
-        })
+        }
     }
 
     fn link(&self) -> Option<&LinkTerms> {
@@ -268,6 +312,15 @@ impl StartRequest {
         self.file_name = file_name.or(self.file_name);
         self.kept = kept;
         self
+    }
+
+    /// Makes the upload one that is concatenated from partial uploads.
+    #[must_use]
+    pub(crate) fn concatenated(self) -> Self {
+        Self {
+            kind: StoredKind::Concatenated,
+            ..self
+        }
     }
 
     /// Returns the virtual host of the API, if it has one.
@@ -431,6 +484,14 @@ impl UploadContext for StartRequest {
         &self.content_type
     }
 
+    fn kind(&self) -> UploadKind {
+        match self.kind {
+            StoredKind::Whole => UploadKind::Whole,
+            StoredKind::Partial => UploadKind::Partial,
+            StoredKind::Concatenated => UploadKind::Concatenated,
+        }
+    }
+
     fn expected_digests(&self) -> ExpectedDigests {
         self.expected_digests
     }
@@ -479,6 +540,7 @@ impl StartRequest {
             file_name: None,
             origin: None,
             kept: None,
+            kind: StoredKind::Whole,
             link: None,
             principal: None,
             client: None,

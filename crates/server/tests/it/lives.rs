@@ -12,6 +12,7 @@
 //! results of a life without faults, and the meaning of replacing and deleting.
 
 mod client;
+mod concatenation;
 mod oracle;
 mod promises;
 

@@ -28,6 +28,7 @@ mod outages;
 mod outbox;
 mod owners;
 mod panics;
+mod partials;
 mod pauses;
 mod power;
 mod processes;

@@ -133,10 +133,7 @@ fn dropped_bytes_never_reduce_committed_bytes() {
 
 #[test]
 fn lenient_rule_stores_any_chunk() {
-    let rules = Rules {
-        chunks: ChunkRule::Lenient,
-        max_size: None,
-    };
+    let rules = Rules::default().with_chunks(ChunkRule::Lenient);
     for (range, length) in [("bytes 0-9/*", 10), ("bytes 0-262156/*", Q + 13)] {
         let filter = filter(step(
             &active(0, None),

@@ -108,7 +108,8 @@ proptest! {
         let chunks = if lenient { ChunkRule::Lenient } else { ChunkRule::Strict };
         let body = body.map_or(BodyLength::Unknown, BodyLength::Exact);
         let request = SessionRequest { action, body };
-        let step = step(&active(offset, total), &Rules { chunks, max_size }, &request);
+        let rules = Rules::default().with_chunks(chunks).with_max_size(max_size);
+        let step = step(&active(offset, total), &rules, &request);
         if let Ok(Step::Append(mut filter)) = step {
             let _ = filter.remaining_hint();
             let _ = filter.accept(Bytes::from_static(b"some bytes"));

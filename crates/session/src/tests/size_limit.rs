@@ -1,6 +1,7 @@
 use super::*;
 
 const LIMITED: Rules = Rules {
+    kind: UploadKind::Whole,
     chunks: ChunkRule::Strict,
     max_size: Some(10),
 };

@@ -158,7 +158,7 @@ fn creation_may_bring_the_first_part() {
         let head = create(&[&[("upload-length", "5")], fields].concat());
         head.map(|head| match head.body {
             StartBody::Data { part, .. } => (part, head.length),
-            StartBody::Metadata => panic!("tus has none"),
+            other => panic!("{other:?}"),
         })
     };
     let first = FirstPart {
@@ -242,13 +242,6 @@ fn unknown_version_is_answered_with_the_known_one() {
 }
 
 #[test]
-fn extensions_that_are_not_there_are_refused() {
-    let error = create(&[("upload-length", "1"), ("upload-concat", "partial")]);
-    let reply = Tus::default().protocol_error(&error.expect_err("it is refused"));
-    assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
-}
-
-#[test]
 fn mismatch_of_a_checksum_has_a_status_of_its_own() {
     let field = "Upload-Checksum";
     let mismatch = BodyDigestError::Mismatch {
@@ -266,6 +259,161 @@ fn mismatch_of_a_checksum_has_a_status_of_its_own() {
             (status, phrase)
         );
     }
+}
+
+#[test]
+fn partial_upload_is_created_as_any_other_without_metadata() {
+    let partial = ("upload-concat", "partial");
+    let metadata = ("upload-metadata", "filetype aW1hZ2UvcG5n");
+    let head = create(&[partial, metadata, ("upload-length", "5")]).expect("it is well-formed");
+    assert_eq!(head.content_length, Some(5));
+    assert_eq!(head.content_type, None);
+    assert_eq!(head.body, StartBody::Partial { part: None });
+    let kept = head.kept.expect("it is kept");
+    assert_eq!(
+        concat::read_kept(&kept),
+        ("partial", "filetype aW1hZ2UvcG5n")
+    );
+    let deferred = create(&[partial, ("upload-defer-length", "1")]);
+    assert_eq!(deferred.expect("it is well-formed").content_length, None);
+    let empty = create(&[partial, ("upload-length", "0")]).expect("it is well-formed");
+    let ends = FirstPart {
+        end: End::AtLength,
+        length: Some(0),
+    };
+    assert_eq!(empty.body, StartBody::Partial { part: Some(ends) });
+    let name = "Upload-Length";
+    assert_eq!(
+        create(&[partial]),
+        Err(ProtocolError::MissingHeader { name })
+    );
+    let named = patch(&[partial, ("upload-offset", "0")]);
+    assert!(named.is_ok(), "clients repeat it");
+}
+
+#[test]
+fn final_upload_names_its_partial_uploads() {
+    let partials = |list: &str| {
+        let concat = format!("final;{list}");
+        create(&[("upload-concat", &concat)]).map(|head| match head.body {
+            StartBody::Concatenated { partials, .. } => {
+                let uris = partials.iter().map(|partial| partial.uri().to_string());
+                uris.collect::<Vec<_>>().join(" ")
+            }
+            other => panic!("{other:?}"),
+        })
+    };
+    for (list, read) in [
+        ("/a?b=c", "/a?b=c"),
+        (" /a  /a ", "/a /a"),
+        (
+            "http://h:1/a https://h/b?upload_id=x",
+            "http://h:1/a https://h/b?upload_id=x",
+        ),
+    ] {
+        assert_eq!(partials(list), Ok(read.to_owned()), "{list}");
+    }
+    let many = |count| vec!["/a"; count].join(" ");
+    assert!(partials(&many(32)).is_ok());
+    let uri = |position| ConcatError::Uri { position };
+    for (list, error) in [
+        ("", ConcatError::Empty),
+        ("  ", ConcatError::Empty),
+        (&*many(33), ConcatError::TooMany),
+        ("a", uri(1)),
+        ("/a ?b", uri(2)),
+        ("/a http://", uri(2)),
+        ("/a,/b \"", uri(2)),
+    ] {
+        assert_eq!(partials(list), Err(error.into()), "{list}");
+    }
+}
+
+#[test]
+fn final_upload_states_metadata_and_neither_length_nor_data() {
+    let concat = ("upload-concat", "final; /a /b");
+    let metadata = ("upload-metadata", "filename Y2F0,filetype aW1hZ2UvcG5n");
+    let head = create(&[concat, metadata]).expect("it is well-formed");
+    assert_eq!(head.content_type.as_deref(), Some("image/png"));
+    assert_eq!(
+        head.kept.as_deref().map(concat::read_kept),
+        Some((concat.1, metadata.1))
+    );
+    let StartBody::Concatenated { file_name, .. } = head.body else {
+        panic!("it is concatenated");
+    };
+    assert_eq!(file_name.as_deref(), Some("cat"));
+    let data = ("content-type", PART_TYPE);
+    let refused = |fields: &[(&str, &str)], error: ConcatError, status| {
+        let refused = create(&[&[concat], fields].concat()).expect_err("it is refused");
+        assert_eq!(refused, error.into());
+        assert_eq!(Tus::default().protocol_error(&refused).status, status);
+    };
+    let (bad, forbidden) = (StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN);
+    refused(&[("upload-length", "1")], ConcatError::Length, bad);
+    refused(&[("upload-defer-length", "1")], ConcatError::Length, bad);
+    refused(
+        &[data, ("content-length", "1")],
+        ConcatError::Data,
+        forbidden,
+    );
+    refused(
+        &[data, ("transfer-encoding", "chunked")],
+        ConcatError::Data,
+        forbidden,
+    );
+    for field in [("content-length", "0"), data] {
+        assert!(create(&[concat, field]).is_ok(), "{field:?}");
+    }
+}
+
+#[test]
+fn other_statements_of_concatenation_are_refused() {
+    let length = ("upload-length", "1");
+    for value in [
+        "",
+        "Partial",
+        "partial;",
+        "final",
+        "partial final;/a",
+        "finals;/a",
+    ] {
+        let refused = create(&[length, ("upload-concat", value)]);
+        assert_eq!(refused, Err(invalid("Upload-Concat")), "{value}");
+    }
+    let twice = create(&[
+        length,
+        ("upload-concat", "partial"),
+        ("upload-concat", "partial"),
+    ]);
+    assert_eq!(twice, Err(invalid("Upload-Concat")));
+}
+
+#[test]
+fn query_tells_how_an_upload_was_concatenated() {
+    let query = Tus { is_query: true };
+    let upload_id = UploadId::from("u");
+    let reply = query.reply(Outcome::Final(Final {
+        status: StatusCode::CREATED,
+        content_type: HeaderValue::from_static("text/plain"),
+        length: 9,
+        resource: None,
+        upload_id: Some(&upload_id),
+        location: None,
+        kept: Some("final;/a /b\na YQ=="),
+    }));
+    assert_eq!(reply.headers["upload-concat"], "final;/a /b");
+    assert_eq!(reply.headers["upload-metadata"], "a YQ==");
+    let reply = query.reply(Outcome::Committed {
+        status: SessionStatus {
+            kept: Some("partial\n"),
+            ..SessionStatus::with_offset(3)
+        },
+        upload_id: &upload_id,
+        no_308: false,
+    });
+    assert_eq!(reply.headers["upload-concat"], "partial");
+    assert!(!reply.headers.contains_key("upload-metadata"));
 }
 
 #[test]
@@ -289,6 +437,15 @@ fn errors_have_the_statuses_that_clients_know() {
     assert_eq!(status(past), StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(status(SessionError::Cancelled), StatusCode::NOT_FOUND);
     assert_eq!(status(SessionError::Gone), StatusCode::GONE);
+    let incomplete = SessionError::Incomplete { committed: 1 };
+    assert_eq!(status(incomplete), StatusCode::BAD_REQUEST);
+    for error in [
+        SessionError::NoData,
+        SessionError::NoEnd,
+        SessionError::NotPartial,
+    ] {
+        assert_eq!(status(error), StatusCode::FORBIDDEN, "{error}");
+    }
     let condition = |condition| Tus::default().condition(condition).status;
     assert_eq!(condition(Condition::SessionNotFound), StatusCode::NOT_FOUND);
     assert_eq!(condition(Condition::OtherDialect), StatusCode::FORBIDDEN);
