@@ -99,6 +99,8 @@ pub(crate) struct Joined {
     pub(crate) handle: Bytes,
     /// The bytes of small media.
     pub(crate) small_bytes: Option<Bytes>,
+    /// The last time at which the media may be named.
+    pub(crate) not_after: Option<Timestamp>,
 }
 
 impl Made {
@@ -240,16 +242,18 @@ impl<'a, C: Completion> Concat<'a, C> {
         };
         let caller = || self.context.caller();
         let copy = parts.copies.charge(caller, length)?;
-        let not_after = ledger.deadline(NEW_MEDIA_LIFETIME);
         let Joined {
             at,
             handle,
             small_bytes,
+            not_after,
         } = match &wanted.sources[..] {
             [only] => Joined {
                 at: only.at,
                 handle: only.handle.clone(),
                 small_bytes: None,
+                // A row names it already.
+                not_after: None,
             },
             all => self.join(all, wanted.length()).await?,
         };
@@ -267,6 +271,8 @@ impl<'a, C: Completion> Concat<'a, C> {
     /// Joins the sources to new media of this length, and makes it durable, unless it is small.
     pub(crate) async fn join(&self, sources: &[Media], length: u64) -> Result<Joined, Error> {
         let parts = self.engine.parts();
+        // Before the media is written.
+        let not_after = parts.stores.ledger.deadline(NEW_MEDIA_LIFETIME);
         if length <= self.engine.small_media_limit() as u64 {
             let at = MediaRef {
                 id: new_small_media_id(parts.clock.now()),
@@ -276,6 +282,7 @@ impl<'a, C: Completion> Concat<'a, C> {
                 at,
                 handle: Bytes::new(),
                 small_bytes: Some(self.read(sources).await?),
+                not_after,
             });
         }
         let at = MediaRef {
@@ -293,6 +300,7 @@ impl<'a, C: Completion> Concat<'a, C> {
             at,
             handle,
             small_bytes: None,
+            not_after,
         })
     }
 

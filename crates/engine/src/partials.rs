@@ -19,8 +19,8 @@ use bytes::Bytes;
 use windlass_digest::{Digests, Md5Sha256Hasher};
 use windlass_session::{UploadKind, partial_length};
 use windlass_store::{
-    Failpoint, Media, MediaLocation, MediaRef, NEW_MEDIA_LIFETIME, Progress, Session, SessionId,
-    SessionState, StoredName, Timestamp,
+    Failpoint, Media, MediaLocation, MediaRef, Progress, Session, SessionId, SessionState,
+    StoredName,
 };
 
 use crate::checksums::hash;
@@ -150,8 +150,6 @@ struct Assembled {
     joined: Joined,
     progress: Progress,
     digests: Digests,
-    /// The last time at which the media may be named.
-    not_after: Option<Timestamp>,
 }
 
 impl<C: Completion> Assembly<'_, C> {
@@ -195,8 +193,6 @@ impl<C: Completion> Assembly<'_, C> {
             sources: self.sources().await?,
             expect: Vec::new(),
         };
-        let ledger = &self.concat.engine.parts().stores.ledger;
-        let not_after = ledger.deadline(NEW_MEDIA_LIFETIME);
         let joined = self.concat.join(&media.sources, self.length).await?;
         let progress = Progress {
             offset: self.length,
@@ -209,7 +205,6 @@ impl<C: Completion> Assembly<'_, C> {
                 joined,
                 progress,
                 digests,
-                not_after,
             }),
             Err(error) => {
                 self.discard(&joined).await;
@@ -331,7 +326,6 @@ impl<C: Completion> Assembly<'_, C> {
             joined,
             progress,
             digests,
-            not_after,
         } = assembled;
         let handle = joined.handle.clone();
         let content_type = context.content_type();
@@ -341,7 +335,7 @@ impl<C: Completion> Assembly<'_, C> {
             is_referenced: false,
             uploaded: 0,
             expect: Vec::new(),
-            not_after: *not_after,
+            not_after: joined.not_after,
         };
         let session_ref = SessionRef {
             id: session.id,

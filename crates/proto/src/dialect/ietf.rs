@@ -566,11 +566,13 @@ fn is_related(headers: &HeaderMap) -> bool {
     matches!(content_type.map(Boundary::from_content_type), Some(Ok(_)))
 }
 
-/// Whether the stated type of the body is neither JSON nor a form, which `URLSession` states where
-/// its application states no type.
+/// Whether the type of the body is neither JSON nor a form, which `URLSession` states where its
+/// application states no type. Clients of JSON state its type.
 fn is_media(headers: &HeaderMap) -> bool {
-    let stated = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
-    let essence = stated.and_then(|it| it.split(';').next());
+    let Some(stated) = headers.get(CONTENT_TYPE) else {
+        return true;
+    };
+    let essence = stated.to_str().ok().and_then(|it| it.split(';').next());
     let essence = essence.unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = essence.ends_with("/json") || essence.ends_with("+json");
     is_media_type(&essence) && !is_json && essence != "application/x-www-form-urlencoded"

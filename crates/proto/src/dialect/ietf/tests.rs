@@ -179,7 +179,8 @@ fn creation_at_a_plain_path_is_media_by_its_type() {
     ] {
         assert!(!at_plain_path(true, "", Some(call), "?1"), "{call}");
     }
-    assert!(!at_plain_path(true, "", None, "?1"));
+    assert!(at_plain_path(true, "", None, "?1"));
+    assert!(!at_plain_path(false, "", None, "?1"));
     // The body of a call is never a part.
     assert!(at_plain_path(true, "", Some("application/json"), "?0"));
     assert!(at_plain_path(true, "", None, "?0"));
