@@ -119,10 +119,13 @@ impl Dialect for Ietf {
         if !may_be_ours || headers.contains_key(TUS_RESUMABLE) {
             return false;
         }
+        let is_ranged = headers.contains_key(CONTENT_RANGE);
         if target.has_session() {
-            return target.is_upload_path && is_marked(target.parameters);
+            // A client of Google's dialect may ask, too.
+            let is_google_s = is_ranged && !SESSION_METHODS.contains(target.http_method);
+            return target.is_upload_path && is_marked(target.parameters) && !is_google_s;
         }
-        if !target.may_carry_media() || headers.contains_key(CONTENT_RANGE) {
+        if !target.may_carry_media() || is_ranged {
             return false;
         }
         match is_complete(headers, Version::of(headers)) {

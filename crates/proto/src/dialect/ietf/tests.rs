@@ -205,6 +205,9 @@ fn uri_of_a_session_shows_its_requests_without_a_header() {
     for method in SESSION_METHODS {
         assert!(claims(method, SESSION, &HeaderMap::new()), "{method}");
     }
+    let ranged = headers(None, &[("content-range", "bytes */*")]);
+    assert!(!claims(&Method::PUT, SESSION, &ranged), "it is Google's");
+    assert!(claims(&Method::PATCH, SESSION, &ranged));
     let made = format!("{}&upload_id=abc", Ietf::default().session_parameters());
     assert_eq!(made, SESSION);
 }
