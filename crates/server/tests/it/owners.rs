@@ -1,11 +1,13 @@
 //! Owners: the resources and sessions that a principal sees and changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
 use serde_json::json;
 use windlass_discovery::{Access, Api};
+use windlass_server::config::SessionAuth;
 use windlass_server::{Principal, Registry, ServedApi, Stores};
 use windlass_store::fault::{Faults, FaultyLedger, InjectedFault, Trigger};
 use windlass_testkit::farm::{self, ANIMALS, animal};
@@ -13,6 +15,7 @@ use windlass_testkit::in_process::{Peer, Reply};
 use windlass_testkit::media::Media;
 
 use crate::embedding::{HOUR, memory};
+use crate::protocols::{Outcome, Protocol};
 use crate::world::{Body, World};
 
 const MEDIA: Media = Media::new(7, 40);
@@ -221,37 +224,81 @@ async fn upload_that_is_continued_by_its_uri_alone_belongs_to_the_principal_that
     assert_eq!(row.owner.as_deref(), Some("alice"));
 }
 
-#[tokio::test]
-async fn session_is_not_found_by_another_principal() {
-    let world = owned(&memory());
-    let alice = caller(&world, "alice");
-    let session = alice.started().await;
-    let query = [("content-range", "bytes */*")];
-    let part = [("content-range", "bytes 0-19/40")];
-    let rest = [("content-range", "bytes 20-39/40")];
-    // The session is in the cache now, and read from the ledger after the first query.
-    for stranger in ["bob", UNOWNED] {
-        let stranger = caller(&world, stranger);
-        let first = MEDIA.bytes(0..20);
-        let append = stranger.send("PUT", &session, &part, first).await;
-        assert_eq!(append.status, StatusCode::NOT_FOUND);
-        let query = stranger.send("PUT", &session, &query, "").await;
-        assert_eq!(query.status, StatusCode::NOT_FOUND);
-        let cancel = stranger.call("DELETE", &session).await;
-        assert_eq!(cancel.status, StatusCode::NOT_FOUND);
+/// Sends every request in every dialect to a session. Returns the statuses of the replies.
+async fn statuses(caller: &Caller<'_>, session: &str) -> BTreeSet<u16> {
+    let mut statuses = BTreeSet::new();
+    for dialect in Protocol::ALL {
+        let session = &dialect.readdressed(session);
+        for sent in [
+            dialect.append(session, 20..30, MEDIA.bytes(20..30)),
+            dialect.query(session),
+            dialect.end(session, 20..40, MEDIA.bytes(20..40)),
+            dialect.cancel(session),
+        ] {
+            statuses.insert(sent.to(caller).await.status.as_u16());
+        }
     }
-    let append = alice.send("PUT", &session, &part, MEDIA.bytes(0..20)).await;
-    assert_eq!(append.status, StatusCode::PERMANENT_REDIRECT);
-    let asked = caller(&world, None).send("PUT", &session, &query, "").await;
-    assert_eq!(asked.committed(), 20, "the URI is a credential");
-    let finished = alice
-        .send("PUT", &session, &rest, MEDIA.bytes(20..40))
-        .await;
-    assert_eq!(finished.status, StatusCode::CREATED);
-    let again = caller(&world, "bob")
-        .send("PUT", &session, &query, "")
-        .await;
-    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    statuses
+}
+
+/// Begins an upload in a dialect, and brings the half of its media.
+async fn begin(caller: &Caller<'_>, dialect: Protocol) -> String {
+    let started = dialect.start(Some(40)).to(caller).await;
+    let session = dialect.session(&started);
+    let part = dialect.append(&session, 0..20, MEDIA.bytes(0..20));
+    let part = part.to(caller).await;
+    assert_eq!(dialect.read(&part), Outcome::Committed(20), "{part:?}");
+    session
+}
+
+/// Brings the other half. Nothing in between has changed the upload.
+async fn end(caller: &Caller<'_>, dialect: Protocol, session: &str) {
+    let asked = dialect.query(session).to(caller).await;
+    assert_eq!(dialect.read(&asked), Outcome::Committed(20), "{asked:?}");
+    let end = dialect.end(session, 20..40, MEDIA.bytes(20..40));
+    let end = end.to(caller).await;
+    assert_eq!(dialect.read(&end), Outcome::Finished, "{end:?}");
+}
+
+#[tokio::test]
+async fn session_of_any_dialect_is_not_found_by_another_principal() {
+    for dialect in Protocol::ALL {
+        let world = owned(&memory());
+        let alice = caller(&world, "alice");
+        let session = begin(&alice, dialect).await;
+        // The session is in the cache now, and read from the ledger after the first query.
+        for stranger in ["bob", UNOWNED] {
+            let refused = statuses(&caller(&world, stranger), &session).await;
+            assert_eq!(refused, [404].into(), "{dialect:?} {stranger}");
+        }
+        let nobody = caller(&world, None);
+        let asked = dialect.query(&session).to(&nobody).await;
+        let outcome = dialect.read(&asked);
+        assert_eq!(outcome, Outcome::Committed(20), "the URI is a credential");
+        end(&alice, dialect, &session).await;
+        let refused = statuses(&caller(&world, "bob"), &session).await;
+        assert_eq!(refused, [404].into(), "{dialect:?}, finished");
+        assert_eq!(alice.ids().await.len(), 1, "{dialect:?}");
+    }
+}
+
+#[tokio::test]
+async fn session_of_any_dialect_demands_its_principal_where_that_is_set() {
+    for dialect in Protocol::ALL {
+        let registry = Registry::new([farm(Access::Shared)]).expect("there is one API");
+        let world = World::of_registry(registry, memory(), Arc::default(), |settings| {
+            settings.session_auth = SessionAuth::Owner;
+        });
+        let alice = caller(&world, "alice");
+        let session = begin(&alice, dialect).await;
+        for (stranger, status) in [(None, 401), (Some("bob"), 403)] {
+            let refused = statuses(&caller(&world, stranger), &session).await;
+            assert_eq!(refused, [status].into(), "{dialect:?} {stranger:?}");
+        }
+        end(&alice, dialect, &session).await;
+        let refused = statuses(&caller(&world, "bob"), &session).await;
+        assert_eq!(refused, [403].into(), "{dialect:?}, finished");
+    }
 }
 
 #[tokio::test]
