@@ -130,3 +130,26 @@ fn idle_connection_does_not_delay_the_end_of_the_server() {
     assert!(server.terminate().success(), "{}", server.stderr());
     drop((used, silent));
 }
+
+/// The content of the PING with which the server asks whether a client has read that the connection
+/// ends (h2's `Ping::SHUTDOWN`).
+const GOODBYE: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+
+#[test]
+fn request_that_ends_during_the_drain_does_not_delay_the_end_of_the_server() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/long_drain.toml");
+    let mut server = own(&["--config", config]);
+    let mut peer = Http2Peer::connect(server.address(), 1_000_000);
+    peer.leave_unanswered(GOODBYE);
+    let simple = format!("{}?uploadType=media", farm::UPLOADS);
+    let headers = [("content-type", "image/png"), ("content-length", "6")];
+    let stream = peer.request("POST", &simple, &headers, false);
+    peer.data(stream, b"abc", false);
+    peer.ping().expect("the server has read it");
+    server.ask_to_end();
+    wait::until("the server drains", || server.stderr().contains("draining"));
+    peer.data(stream, b"def", true);
+    assert_eq!(peer.reply(stream).status, 200);
+    let ended = server.wait_for_end();
+    assert!(ended.success(), "{}", server.stderr());
+}

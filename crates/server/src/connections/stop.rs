@@ -17,8 +17,8 @@ use super::http2::Streams;
 const GOODBYE: Duration = Duration::from_millis(250);
 
 /// Waits for the end of a connection after its graceful shutdown has begun. `streams` is `None` for
-/// HTTP/1. An idle HTTP/1 connection ends at once. The client of an idle HTTP/2 connection first
-/// has to acknowledge the end.
+/// HTTP/1. An idle HTTP/1 connection ends at once. The client of an HTTP/2 connection first has to
+/// acknowledge the end, once its requests have ended.
 pub(super) async fn ended<C>(
     mut connection: Pin<Box<C>>,
     streams: Option<&Streams>,
@@ -26,16 +26,18 @@ pub(super) async fn ended<C>(
 where
     C: Future<Output = hyper::Result<()>>,
 {
-    let are_idle = || streams.is_some_and(Streams::are_idle);
-    if are_idle() {
+    let Some(streams) = streams else {
+        // Not limited here: the drain of all connections has its own timeout.
+        return connection.await;
+    };
+    loop {
+        let was_idle = streams.are_idle();
         match timeout(GOODBYE, connection.as_mut()).await {
             Ok(ended) => return ended,
             // The client has neither acknowledged nor sent a request in time.
-            Err(_) if are_idle() => return Ok(()),
-            // A request has arrived in the meantime.
+            Err(_) if was_idle && streams.are_idle() => return Ok(()),
+            // Its requests are running, or have just ended, or one has arrived in the meantime.
             Err(_) => {}
         }
     }
-    // Not limited here: the drain of all connections has its own timeout.
-    connection.await
 }
