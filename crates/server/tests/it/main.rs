@@ -23,6 +23,7 @@ mod lives;
 mod masked;
 mod metrics;
 mod model;
+mod model_of_dialects;
 mod on_uploaded;
 mod openapi;
 mod outages;
