@@ -28,7 +28,7 @@ mod upload;
 mod workload;
 
 pub use crate::oracle::{Answer, Event, Promise, Rule, Violation};
-pub use dialect::{Dialect, FarmDialects, Google, Listing, Resumable308, Tus, XGoogUpload};
+pub use dialect::{Dialect, FarmDialects, Google, Ietf, Listing, Resumable308, Tus, XGoogUpload};
 pub use load::{Load, UploadStyle};
 pub use upload::{Record, Upload};
 pub use workload::{Figures, LostBytes, Workload};

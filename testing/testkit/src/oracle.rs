@@ -49,7 +49,8 @@ pub enum Answer {
     Started(String),
     /// This number of bytes is committed.
     Committed(u64),
-    /// The upload is complete. The body is to be repeated, in every reply to come.
+    /// The upload is complete. The body is to be repeated, in every reply to come that has one: in
+    /// some dialects an empty body stands for a reply that does not show it.
     Finished(Vec<u8>),
     /// The session was cancelled.
     Cancelled,
@@ -84,7 +85,7 @@ pub struct Promise {
     pub offset: u64,
     /// End of the media that was ever sent: more cannot be committed.
     pub sent: u64,
-    /// The body of the first final reply.
+    /// The body of the first final reply that has one, and an empty body until then.
     pub finished: Option<Vec<u8>>,
     /// A cancel was on its way: the session may be gone.
     pub may_be_cancelled: bool,
@@ -109,7 +110,10 @@ impl Promise {
             Event::Started => self.started = true,
             Event::Committed(offset) => self.offset = self.offset.max(*offset),
             Event::Finished(body) => {
-                self.finished.get_or_insert_with(|| body.clone());
+                let known = self.finished.get_or_insert_default();
+                if known.is_empty() {
+                    known.clone_from(body);
+                }
             }
             Event::CancelSent => self.may_be_cancelled = true,
             Event::Cancelled => self.cancelled = true,
@@ -270,7 +274,9 @@ pub fn judge(promise: &Promise, answer: &Answer, age: Age) -> Option<Rule> {
         Answer::Committed(_) | Answer::Finished(_) if age.has_expired => Some(Rule::ExpiredLives),
         Answer::Committed(now) => judge_offset(promise, *now),
         Answer::Finished(body) => {
-            let changed = promise.finished.as_ref().is_some_and(|first| first != body);
+            let known = promise.finished.as_ref();
+            let known = known.filter(|known| !known.is_empty() && !body.is_empty());
+            let changed = known.is_some_and(|known| known != body);
             changed.then_some(Rule::ReplyChanged)
         }
     }

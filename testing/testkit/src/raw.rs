@@ -211,6 +211,19 @@ impl RawPeer {
         }
     }
 
+    /// Reads the next reply to a request, interim replies included. The reply to a HEAD has no body,
+    /// whatever its length.
+    ///
+    /// # Errors
+    /// The same as of [`RawPeer::try_reply`].
+    pub fn next_reply_to(&mut self, request: &Request) -> io::Result<Reply> {
+        if request.verb() == "HEAD" {
+            self.head()
+        } else {
+            self.next_reply()
+        }
+    }
+
     /// Reads the next head of a reply, be it an interim one, such as `100 Continue`.
     pub fn head(&mut self) -> io::Result<Reply> {
         let mut reply = Reply::from_status_line(&self.line()?)?;

@@ -6,7 +6,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use windlass_testkit::checker::{Google, Load, Workload};
+use windlass_testkit::checker::{FarmDialects, Load, Workload};
 use windlass_testkit::rng::Rng;
 use windlass_testkit::wait::PATIENCE;
 
@@ -17,7 +17,7 @@ const ROUNDS: u64 = 50;
 #[test]
 fn no_acknowledged_byte_is_lost_by_fifty_rounds_of_kill_9() {
     let mut server = own(&[]);
-    let mut workload = Workload::new(Google::farm(), Load::default(), 1);
+    let mut workload = Workload::new(FarmDialects, Load::default(), 1);
     workload.set_patience(PATIENCE);
     let mut rng = Rng::new(1);
     for _ in 0..ROUNDS {

@@ -2,6 +2,7 @@
 
 mod farm;
 mod google;
+mod ietf;
 mod resumable_308;
 mod tus;
 mod x_goog_upload;
@@ -18,6 +19,7 @@ use crate::raw::{Reply, Request};
 
 pub use farm::FarmDialects;
 pub use google::Google;
+pub use ietf::Ietf;
 pub use resumable_308::Resumable308;
 pub use tus::Tus;
 pub use x_goog_upload::XGoogUpload;
@@ -58,7 +60,14 @@ pub trait Dialect: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Interprets a reply to any of these requests.
+    /// Whether a request to this session may begin with bytes that are committed already. If not,
+    /// the server refuses it.
+    fn may_overlap(&self, target: &str) -> bool {
+        let _ = target;
+        true
+    }
+
+    /// Interprets a reply to any of these requests, or an interim reply (104).
     fn answer(&self, reply: &Reply, media: Media) -> Answer;
 
     /// Returns the argument of [`Dialect::download`] for a finished upload, made of its session's

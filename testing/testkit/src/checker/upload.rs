@@ -12,7 +12,7 @@ use crate::media::Media;
 use crate::oracle::{
     Age, Answer, End, Event, Promise, Rule, Violation, judge, judge_resources, lost,
 };
-use crate::raw::{RawPeer, Request};
+use crate::raw::{RawPeer, Reply, Request};
 use crate::session::CHUNK_GRANULARITY;
 
 /// The pause after a reply that asks to wait, or after a broken connection.
@@ -113,9 +113,10 @@ impl Upload {
     }
 
     /// Whether nothing is left to be sent. The upload is over, or it was a single request without a
-    /// reply, which cannot be continued.
+    /// reply, which cannot be continued: no interim reply has told of a session.
     pub(super) fn is_over(&self) -> bool {
-        self.let_down || self.promise.is_over() || (self.is_one_shot() && self.was_sent())
+        let is_lost = self.is_one_shot() && self.was_sent() && self.target.is_none();
+        self.let_down || self.promise.is_over() || is_lost
     }
 
     /// The upload as it was at a stamp.
@@ -252,7 +253,7 @@ impl Upload {
     }
 
     fn compare(&mut self, scene: &Scene<'_>, download: &Request) -> io::Result<()> {
-        let reply = exchange(scene, download)?;
+        let reply = exchange(scene, download, |_| {})?;
         let how = match self.media.compare(0..self.media.len(), &reply.body[..]) {
             _ if reply.status != 200 => format!("its download answers {}", reply.status),
             Err(how) => how.to_string(),
@@ -271,6 +272,7 @@ impl Upload {
     fn next(&self, dialect: &dyn Dialect) -> Next {
         let multipart = self.style == UploadStyle::Multipart;
         if self.is_one_shot()
+            && self.target.is_none()
             && let Some(request) = dialect.single_request(&self.name, self.media, multipart)
         {
             return Next::OneShot(request);
@@ -290,7 +292,12 @@ impl Upload {
                 .map_or(Next::Append(from..len), Next::Cancel),
             UploadStyle::Chunks(chunk) => Next::Append(from..(from + chunk).min(len)),
             UploadStyle::Overlap(chunk) => {
-                Next::Append(from.saturating_sub(chunk / 2)..(from + chunk).min(len))
+                let overlap = if dialect.may_overlap(target) {
+                    chunk / 2
+                } else {
+                    0
+                };
+                Next::Append(from.saturating_sub(overlap)..(from + chunk).min(len))
             }
             _ => Next::Append(from..len),
         }
@@ -322,14 +329,18 @@ impl Upload {
     }
 
     fn exchange(&mut self, scene: &Scene<'_>, request: &Request) -> io::Result<()> {
-        self.must_ask = true;
-        match exchange(scene, request) {
+        let answered = exchange(scene, request, |interim| {
+            let answer = scene.dialect.answer(interim, self.media);
+            self.take_in(scene, answer);
+        });
+        match answered {
             Ok(reply) => {
                 let answer = scene.dialect.answer(&reply, self.media);
                 self.take_in(scene, answer);
                 Ok(())
             }
             Err(error) => {
+                self.must_ask = true;
                 self.note(scene, Event::Broken(error.kind()));
                 Err(error)
             }
@@ -384,11 +395,21 @@ enum Next {
     Cancel(Request),
 }
 
-fn exchange(scene: &Scene<'_>, request: &Request) -> io::Result<crate::raw::Reply> {
+/// Sends a request and returns the reply. `interim` gets each interim reply (104).
+fn exchange(
+    scene: &Scene<'_>,
+    request: &Request,
+    mut interim: impl FnMut(&Reply),
+) -> io::Result<Reply> {
     let mut peer = RawPeer::try_connect(scene.address)?;
     peer.set_patience(scene.patience);
     // A server that refuses may answer and hang up before it has read all.
     let sent = peer.try_send(request.to_bytes());
-    let reply = peer.try_reply_to(request);
-    reply.map_err(|error| sent.err().unwrap_or(error))
+    loop {
+        match peer.next_reply_to(request) {
+            Ok(reply) if reply.status == 104 => interim(&reply),
+            Ok(reply) => return Ok(reply),
+            Err(error) => return Err(sent.err().unwrap_or(error)),
+        }
+    }
 }

@@ -1,11 +1,13 @@
-//! tus 1.0, with the extensions creation and termination.
+//! tus 1.0, with the extensions creation, creation-with-upload and termination.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::Dialect;
+use crate::farm;
 use crate::media::Media;
 use crate::oracle::Answer;
 use crate::raw::{Reply, Request};
@@ -18,13 +20,30 @@ mod tests;
 /// the upload's own URL.
 #[derive(Debug, Clone)]
 pub struct Tus {
-    path: String,
+    path: Cow<'static, str>,
 }
 
 impl Tus {
     /// For a server that makes uploads at this path.
-    pub fn at(path: impl Into<String>) -> Self {
+    pub fn at(path: impl Into<Cow<'static, str>>) -> Self {
         Self { path: path.into() }
+    }
+
+    /// For the Farm API. It has the media at the URL of the animal.
+    pub const fn farm() -> Self {
+        Self {
+            path: Cow::Borrowed(farm::UPLOADS),
+        }
+    }
+
+    /// The head of a creation.
+    fn creation(&self, name: &str, media: Media) -> Request {
+        // Servers require the type, although the protocol does not.
+        let metadata = [("filename", name), ("filetype", "application/octet-stream")];
+        let metadata = metadata.map(|(key, value)| format!("{key} {}", STANDARD.encode(value)));
+        request("POST", &self.path)
+            .header("Upload-Length", media.len())
+            .header("Upload-Metadata", metadata.join(","))
     }
 }
 
@@ -34,13 +53,7 @@ impl Dialect for Tus {
     }
 
     fn start(&self, name: &str, media: Media) -> Request {
-        // Servers require the type, although the protocol does not.
-        let metadata = [("filename", name), ("filetype", "application/octet-stream")];
-        let metadata = metadata.map(|(key, value)| format!("{key} {}", STANDARD.encode(value)));
-        request("POST", &self.path)
-            .header("Upload-Length", media.len())
-            .header("Upload-Metadata", metadata.join(","))
-            .body("")
+        self.creation(name, media).body("")
     }
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
@@ -58,8 +71,21 @@ impl Dialect for Tus {
         Some(request("DELETE", target).body(""))
     }
 
+    /// Without a name, nothing would tell which file the upload has become.
+    fn single_request(&self, name: &str, media: Media, multipart: bool) -> Option<Request> {
+        let creation = multipart.then(|| self.creation(name, media));
+        let creation = creation?.header("Content-Type", "application/offset+octet-stream");
+        Some(creation.body(media.whole()))
+    }
+
+    fn may_overlap(&self, _: &str) -> bool {
+        false
+    }
+
     fn answer(&self, reply: &Reply, media: Media) -> Answer {
         match (reply.status, offset(reply)) {
+            // The whole upload was in the creation.
+            (201, Some(offset)) if offset == media.len() => Answer::Finished(Vec::new()),
             (201, _) => target_of(reply).map_or_else(|| Answer::strange(reply), Answer::Started),
             (200 | 204, Some(offset)) if offset == media.len() => Answer::Finished(Vec::new()),
             (200 | 204, Some(offset)) => Answer::Committed(offset),
