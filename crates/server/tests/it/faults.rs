@@ -10,10 +10,11 @@ use windlass_testkit::test_scale::is_long;
 
 use crate::lives::{Life, Manner, Plan, Tally};
 use crate::power::{LocalStores, MemoryStores, ObjectStores, PoweredStores, Survivors};
+use crate::protocols::Protocol;
 
 /// A little of everything: small media that stays in the ledger, media that moves from there to the
 /// vault, and media that is in the vault from its first byte.
-pub(crate) const SHORT_LIVES: [Life; 16] = [
+pub(crate) const SHORT_LIVES: [Life; 17] = [
     Life::Simple { len: 10 },
     Life::Simple { len: 40 },
     Life::Multipart { len: 10 },
@@ -24,8 +25,9 @@ pub(crate) const SHORT_LIVES: [Life; 16] = [
     chunks(40, 10, Manner::Plain),
     chunks(40, 15, Manner::Overlapping),
     chunks(40, 20, Manner::Broken),
-    chunks(12, 5, Manner::XGoogUpload),
-    chunks(40, 15, Manner::XGoogUpload),
+    chunks(12, 5, Manner::In(Protocol::XGoogUpload)),
+    chunks(40, 15, Manner::In(Protocol::Tus)),
+    chunks(40, 15, Manner::In(Protocol::Ietf)),
     Life::Cancelled { len: 40, chunk: 20 },
     Life::Expired { len: 40, chunk: 20 },
     Life::Replaced { len: 40 },
@@ -42,7 +44,7 @@ pub(crate) const LONG_LIVES: [Life; 10] = [
     Life::Multipart { len: 200_000 },
     chunks(200_000, 80_000, Manner::Plain),
     chunks(200_000, 80_000, Manner::Broken),
-    chunks(200_000, 80_000, Manner::XGoogUpload),
+    chunks(200_000, 80_000, Manner::In(Protocol::Ietf)),
     chunks(40, 10, Manner::OpenEnded),
     Life::Cancelled {
         len: 200_000,

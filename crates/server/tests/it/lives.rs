@@ -27,6 +27,7 @@ use windlass_testkit::test_scale;
 
 use crate::outbox::Announcer;
 use crate::power::{PoweredStores, Survivors};
+use crate::protocols::Protocol;
 use crate::world::{ManualClock, World};
 use client::Client;
 
@@ -64,8 +65,8 @@ pub(crate) enum Manner {
     /// The connection breaks in the middle of each chunk. The client queries the committed offset
     /// and continues.
     Broken,
-    /// In the dialect `X-Goog-Upload`.
-    XGoogUpload,
+    /// In another dialect than Google's.
+    In(Protocol),
 }
 
 /// The faults in the calls of the first process. The first call is number 1.

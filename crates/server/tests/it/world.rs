@@ -282,21 +282,6 @@ impl World {
         }
     }
 
-    /// Starts an upload in the dialect `X-Goog-Upload` and returns its session URI.
-    pub(crate) async fn start_x_goog(&self, declared: u64) -> Result<String, Reply> {
-        let length = declared.to_string();
-        let headers = [
-            ("x-goog-upload-protocol", "resumable"),
-            ("x-goog-upload-command", "start"),
-            ("x-goog-upload-header-content-length", length.as_str()),
-        ];
-        let reply = self.send("POST", farm::UPLOADS, &headers, "").await;
-        match reply.status {
-            StatusCode::OK => Ok(reply.link("x-goog-upload-url", Self::ORIGIN).to_owned()),
-            _ => Err(reply),
-        }
-    }
-
     /// Sends a chunk.
     pub(crate) async fn put(
         &self,

@@ -7,6 +7,7 @@ use windlass_testkit::oracle::{Answer, Event, Rule, judge_resources};
 
 use super::oracle::{Oracle, strange};
 use super::{Life, Manner};
+use crate::protocols::Protocol;
 use crate::world::{Body, LIFETIME, Peer as _, Reply, World};
 
 /// Number of attempts after a failure, before the client waits for the server to come back.
@@ -147,7 +148,14 @@ impl Client {
     async fn start(&mut self, world: &World) {
         let started = match self.manner() {
             Manner::OpenEnded => world.start(None).await,
-            Manner::XGoogUpload => world.start_x_goog(self.media.len()).await,
+            Manner::In(dialect) => {
+                let reply = dialect.start(Some(self.media.len())).to(world).await;
+                if reply.status.is_success() {
+                    Ok(dialect.session(&reply))
+                } else {
+                    Err(reply)
+                }
+            }
             Manner::Plain | Manner::Overlapping | Manner::Broken => {
                 world.start(Some(self.media.len())).await
             }
@@ -181,7 +189,7 @@ impl Client {
                 self.break_off(world, &session, to).await;
             }
             let reply = self.send_chunk(world, &session, manner, to).await;
-            if let Answer::NotNow(_) = self.oracle.take(&reply) {
+            if let Answer::NotNow(_) = self.take(&reply) {
                 tries -= 1;
                 self.ask(world, &session).await;
             }
@@ -194,8 +202,8 @@ impl Client {
     }
 
     async fn send_chunk(&mut self, world: &World, session: &str, manner: Manner, to: u64) -> Reply {
-        if manner == Manner::XGoogUpload {
-            return self.send_x_goog(world, session, to).await;
+        if let Manner::In(dialect) = manner {
+            return self.send_part(world, dialect, session, to).await;
         }
         let (committed, len) = (self.committed(), self.media.len());
         let total = match manner {
@@ -215,23 +223,31 @@ impl Client {
         world.put(session, &range, self.media.bytes(from..to)).await
     }
 
-    /// Sends a chunk in the dialect `X-Goog-Upload`. The last chunk finishes the upload.
-    async fn send_x_goog(&mut self, world: &World, session: &str, to: u64) -> Reply {
-        let from = self.committed();
-        self.oracle.note(&Event::Sent(from..to));
-        let is_last = to == self.media.len();
-        let command = if is_last {
-            "upload, finalize"
+    /// Sends a chunk in another dialect than Google's. The last chunk ends the upload.
+    async fn send_part(
+        &mut self,
+        world: &World,
+        dialect: Protocol,
+        session: &str,
+        to: u64,
+    ) -> Reply {
+        let range = self.committed()..to;
+        self.oracle.note(&Event::Sent(range.clone()));
+        let bytes = self.media.bytes(range.clone());
+        let part = if to == self.media.len() {
+            dialect.end(session, range, bytes)
         } else {
-            "upload"
+            dialect.append(session, range, bytes)
         };
-        let offset = from.to_string();
-        let headers = [
-            ("x-goog-upload-command", command),
-            ("x-goog-upload-offset", offset.as_str()),
-        ];
-        let bytes = self.media.bytes(from..to);
-        world.send("POST", session, &headers, bytes).await
+        part.to(world).await
+    }
+
+    /// Records a reply to a request to the session.
+    fn take(&mut self, reply: &Reply) -> Answer {
+        match self.manner() {
+            Manner::In(dialect) => self.oracle.take_in(dialect, reply),
+            _ => self.oracle.take(reply),
+        }
     }
 
     /// Sends half of the bytes up to `to`, and then queries the committed offset.
@@ -251,13 +267,10 @@ impl Client {
 
     async fn ask(&mut self, world: &World, session: &str) -> Answer {
         let reply = match self.manner() {
-            Manner::XGoogUpload => {
-                let headers = [("x-goog-upload-command", "query")];
-                world.send("POST", session, &headers, "").await
-            }
+            Manner::In(dialect) => dialect.query(session).to(world).await,
             _ => world.query(session).await,
         };
-        self.oracle.take(&reply)
+        self.take(&reply)
     }
 
     async fn send_at_once(&mut self, world: &World) {

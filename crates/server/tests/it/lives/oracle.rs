@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use windlass_testkit::oracle::{Age, Answer, Event, Promise, Rule, Violation, judge};
 
+use crate::protocols::{Outcome, Protocol};
 use crate::world::Reply;
 
 /// The promises to one upload. A broken promise ends the test.
@@ -29,10 +30,12 @@ impl Oracle {
         &self.promise
     }
 
-    /// The id of the resource, once there was a final reply.
+    /// The id of the resource, once there was a final reply that names it.
     #[track_caller]
     pub(super) fn resource(&self) -> Option<String> {
-        let body = self.promise.finished.as_deref()?;
+        let body = self.promise.finished.as_deref();
+        // In some dialects the final reply has no body.
+        let body = body.filter(|body| !body.is_empty())?;
         let json: Value = serde_json::from_slice(body).unwrap_or_default();
         match json["id"].as_str() {
             Some(id) => Some(id.to_owned()),
@@ -58,7 +61,25 @@ impl Oracle {
     /// Records a reply to a request of the upload.
     #[track_caller]
     pub(super) fn take(&mut self, reply: &Reply) -> Answer {
-        let answer = answer(reply);
+        self.take_answer(answer(reply))
+    }
+
+    /// Records a reply in another dialect than Google's.
+    #[track_caller]
+    pub(super) fn take_in(&mut self, dialect: Protocol, reply: &Reply) -> Answer {
+        let answer = match dialect.read(reply) {
+            Outcome::Committed(offset) => Answer::Committed(offset),
+            Outcome::Finished => Answer::Finished(reply.body.to_vec()),
+            Outcome::Cancelled => Answer::Cancelled,
+            // The offset is another one than the client knows of. It has to ask.
+            Outcome::Refused if reply.status.as_u16() == 409 => Answer::NotNow(409),
+            Outcome::Refused => answer(reply),
+        };
+        self.take_answer(answer)
+    }
+
+    #[track_caller]
+    fn take_answer(&mut self, answer: Answer) -> Answer {
         self.demand(judge(&self.promise, &answer, self.age));
         if let Some(event) = answer.event() {
             self.promise.note(&event);
@@ -99,12 +120,7 @@ pub(super) fn violate(upload: &str, rule: Rule) -> ! {
 
 /// Classifies a reply. Only faulty stores refuse with 503 here.
 fn answer(reply: &Reply) -> Answer {
-    let received = reply.headers.get("x-goog-upload-size-received");
     match reply.status.as_u16() {
-        200 if received.is_some() => {
-            let received = received.and_then(|received| received.to_str().ok()?.parse().ok());
-            received.map_or_else(|| Answer::Strange(format!("{reply:?}")), Answer::Committed)
-        }
         308 => Answer::Committed(reply.committed()),
         200 | 201 => Answer::Finished(reply.body.to_vec()),
         404 | 410 => Answer::Unknown,
