@@ -9,6 +9,9 @@ IMAGE = b"Content-Type: image/png\r\n"
 FONT = b"Content-Type: font/ttf\r\n"
 JSON = b"Content-Type: application/json\r\n"
 LARGE = 3 * 1024 * 1024
+TUS = b"Tus-Resumable: 1.0.0\r\n"
+TUS_PART = TUS + b"Content-Type: application/offset+octet-stream\r\nUpload-Offset: 0\r\n"
+DRAFT_PART = b"Content-Type: application/partial-upload\r\nUpload-Offset: 0\r\nUpload-Complete: ?1\r\n"
 
 
 def request(line, fields=b""):
@@ -58,6 +61,17 @@ UNREAD = {
     "session that was cancelled": (request(b"PUT GONE", b"Content-Range: bytes 0-%d/*\r\n"), None),
     "session that has finished": (request(b"PUT DONE", b"Content-Range: bytes 0-%d/*\r\n"), None),
     "session that is not there": (request(b"PUT /upload/farm/v1/animals?uploadType=resumable&upload_id=" + b"A" * 40), 404),
+    "tus, body of a creation that is no data": (request(b"POST /upload/farm/v1/animals", TUS + b"Upload-Length: 9\r\nContent-Type: text/plain\r\n"), 201),
+    "tus, creation without a length": (request(b"POST /upload/farm/v1/animals", TUS), 400),
+    "tus, another version": (request(b"POST /upload/farm/v1/animals", b"Tus-Resumable: 0.2.2\r\nUpload-Length: 9\r\n"), 412),
+    "tus, part without a type": (request(b"PATCH SESSION", TUS + b"Upload-Offset: 0\r\n"), 415),
+    "tus, part of another dialect's session": (request(b"PATCH SESSION", TUS_PART), 403),
+    "tus, question with data": (request(b"HEAD SESSION", TUS), None),
+    "tus, session that is not there": (request(b"PATCH /upload/farm/v1/animals?uploadType=tus&upload_id=" + b"A" * 40, TUS_PART), 404),
+    "draft, creation of a type that is not taken": (request(b"POST /upload/farm/v1/animals", FONT + b"Upload-Complete: ?1\r\n"), 400),
+    "draft, length that is another one": (request(b"POST /upload/farm/v1/animals", IMAGE + b"Upload-Complete: ?1\r\nUpload-Length: 9\r\n"), 400),
+    "draft, part without a type": (request(b"PATCH /upload/farm/v1/animals?uploadType=ietf&upload_id=" + b"A" * 40, b"Upload-Offset: 0\r\n"), 415),
+    "draft, session that is not there": (request(b"PATCH /upload/farm/v1/animals?uploadType=ietf&upload_id=" + b"A" * 40, DRAFT_PART), 404),
 }
 # At the server that demands credentials.
 REFUSED = {
@@ -114,6 +128,9 @@ def of_early_refusals():
         "where none is": (request(b"POST /upload/farm/v1/cows?uploadType=media", IMAGE), False),
         "to a session that is not there": (request(b"PUT /upload/farm/v1/animals?uploadType=resumable&upload_id=" + b"A" * 40), False),
         "without credentials": (request(b"POST /upload/farm/v1/animals?uploadType=media", IMAGE), True),
+        "by tus, to a session that is not there": (request(b"PATCH /upload/farm/v1/animals?uploadType=tus&upload_id=" + b"A" * 40, TUS_PART), False),
+        "by the draft, to a session that is not there": (request(b"PATCH /upload/farm/v1/animals?uploadType=ietf&upload_id=" + b"A" * 40, DRAFT_PART), False),
+        "by the draft, without credentials": (request(b"POST /upload/farm/v1/animals", IMAGE + b"Upload-Complete: ?1\r\n"), True),
     }
     for name, (head, guarded) in heads.items():
         for at in (0, 4096, 65536, 1024 * 1024):

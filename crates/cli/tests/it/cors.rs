@@ -1,5 +1,7 @@
 //! Requests from pages of other origins (docs/protocol.md, 2.13).
 
+mod dialects;
+
 use std::sync::OnceLock;
 
 use tempfile::TempDir;

@@ -26,6 +26,7 @@ mod content_range;
 mod contract;
 mod copies;
 mod cors;
+mod creations;
 mod credentials;
 mod cut;
 mod descriptions_of_the_docs;

@@ -232,6 +232,56 @@ fn link_uploads_without_credentials_by_every_upload_type() {
     linked.check_log(&link);
 }
 
+/// Fields of a creation, fields of a part, and the status of the reply to the last part.
+type Fields<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, &'a str)], u16);
+
+#[test]
+fn link_uploads_without_credentials_by_tus_and_the_draft() {
+    let version = ("Tus-Resumable", "1.0.0");
+    let tus: Fields<'_> = (
+        &[version, ("Upload-Length", "300000")],
+        &[
+            version,
+            ("Content-Type", "application/offset+octet-stream"),
+            ("Upload-Offset", "0"),
+        ],
+        204,
+    );
+    let draft: Fields<'_> = (
+        &[("Upload-Complete", "?0")],
+        &[
+            ("Content-Type", "application/partial-upload"),
+            ("Upload-Offset", "0"),
+            ("Upload-Complete", "?1"),
+        ],
+        201,
+    );
+    let linked = Linked::new();
+    let link = linked.sign(&[], UPLOADS);
+    for (creation, part, status) in [tus, draft] {
+        let request = |verb: &str, target: &str, fields: &[(&str, &str)]| {
+            let request = linked.request(verb, target);
+            let fields = fields.iter();
+            fields.fold(request, |request, (name, value)| {
+                request.header(name, value)
+            })
+        };
+        let creation = request("POST", &link.target, creation).body("");
+        let started = linked.send(&creation).expect(201);
+        let target = target_in(&started, "location").expect("a session URI");
+        assert!(!target.contains("X-Windlass-Link"), "{target}");
+        let rest = request("PATCH", &target, part).body(MEDIA.whole());
+        linked.send(&rest).expect(status);
+        // The link is for POST. The draft creates by PATCH, too.
+        let other = request("PATCH", &link.target, part).body("cow");
+        let refused = linked.send(&other).expect(403);
+        let said = refused.text();
+        assert!(said.contains("is for POST, not for"), "{said}");
+    }
+    assert_eq!(linked.count(), 2);
+    linked.check_log(&link);
+}
+
 #[test]
 fn link_is_good_for_a_session_where_sessions_demand_credentials_of_their_owner() {
     let linked = Linked::with_settings("[sessions]\nauth = 'owner'\n");
