@@ -46,8 +46,10 @@ pub const INITIAL_WINDOW_SIZE: u16 = 4;
 /// The window of a connection before the server opens it further.
 const FIRST_WINDOW: u32 = 65_535;
 
+/// The error code `NO_ERROR`.
+pub const NO_ERROR: u32 = 0;
 /// The error code `CANCEL`.
-const CANCEL: u32 = 8;
+pub const CANCEL: u32 = 8;
 
 /// The longest frame that a server takes unless it says something else.
 const FRAME_LEN: usize = 16 * 1024;
@@ -225,7 +227,15 @@ impl Http2Peer {
     /// # Errors
     /// When the server has closed the connection.
     pub fn reset(&mut self, stream: u32) -> io::Result<()> {
-        let reset = frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+        self.reset_with(stream, CANCEL)
+    }
+
+    /// Gives a stream up, for the reason that this error code states.
+    ///
+    /// # Errors
+    /// When the server has closed the connection.
+    pub fn reset_with(&mut self, stream: u32, code: u32) -> io::Result<()> {
+        let reset = frame(RST_STREAM, 0, stream, &code.to_be_bytes());
         self.peer.try_send(reset)
     }
 

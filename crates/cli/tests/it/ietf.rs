@@ -5,7 +5,7 @@ use windlass_testkit::media::Media;
 use windlass_testkit::raw::{RawPeer, Reply, Request, exchange};
 use windlass_testkit::session::target_in;
 
-use crate::server::farm;
+use crate::server::{farm, own};
 
 const MEDIA: Media = Media::new(41, 100_000);
 
@@ -178,6 +178,165 @@ fn options_state_the_limits_of_an_upload() {
     assert!(reply.header("upload-limit").unwrap().contains("max-size="));
     let patches = reply.header("accept-patch");
     assert_eq!(patches, Some("application/partial-upload"));
+}
+
+/// A request in a draft, or in the finished protocol, which has no version.
+#[derive(Debug, Clone, Copy)]
+struct Draft(Option<u8>);
+
+impl Draft {
+    fn is_up_to(self, number: u8) -> bool {
+        self.0.is_some_and(|own| own <= number)
+    }
+
+    fn flag(self, is_complete: bool) -> (&'static str, &'static str) {
+        match (self.is_up_to(3), is_complete) {
+            (true, true) => ("Upload-Incomplete", "?0"),
+            (true, false) => ("Upload-Incomplete", "?1"),
+            (false, true) => ("Upload-Complete", "?1"),
+            (false, false) => ("Upload-Complete", "?0"),
+        }
+    }
+
+    fn request(self, verb: &str, target: &str) -> Request {
+        let request = Request::new(verb, target);
+        match self.0 {
+            Some(number) => request.header("Upload-Draft-Interop-Version", number),
+            None => request,
+        }
+    }
+
+    fn part(self, target: &str, offset: u64, is_last: bool, body: &str) -> Request {
+        let (name, value) = self.flag(is_last);
+        let part = self
+            .request("PATCH", target)
+            .header("Upload-Offset", offset);
+        let part = if self.is_up_to(5) {
+            part
+        } else {
+            part.header("Content-Type", "application/partial-upload")
+        };
+        part.header(name, value).body(body)
+    }
+
+    /// Checks the state that a reply tells.
+    #[track_caller]
+    fn check(self, reply: &Reply, status: u16, is_complete: bool, offset: &str) {
+        assert_eq!(reply.status, status, "{self:?}: {reply:?}");
+        let (name, value) = self.flag(is_complete);
+        assert_eq!(reply.header(name), Some(value), "{self:?}: {reply:?}");
+        assert_eq!(reply.header("upload-offset"), Some(offset), "{self:?}");
+        let version = self.0.map(|number| number.to_string());
+        let told = reply.header("upload-draft-interop-version");
+        assert_eq!(told, version.as_deref(), "{self:?}");
+    }
+}
+
+#[test]
+fn upload_in_parts_works_in_every_draft() {
+    for draft in [None].into_iter().chain((3..=10).map(Some)).map(Draft) {
+        let (name, value) = draft.flag(false);
+        let creation = draft.request("POST", UPLOADS);
+        let creation = creation.header("Content-Type", "image/png");
+        let created = send(&creation.header(name, value).body("abc"));
+        draft.check(&created, 201, false, "3");
+        let target = target_of(&created);
+        let stored = if draft.is_up_to(6) { 201 } else { 204 };
+        let part = send(&draft.part(&target, 3, false, "def"));
+        draft.check(&part, stored, false, "6");
+        let asked = send(&draft.request("HEAD", &target));
+        draft.check(&asked, 204, false, "6");
+        let last = send(&draft.part(&target, 6, true, "ghi"));
+        draft.check(&last, 201, true, "9");
+        assert_eq!(last.field("size"), "9", "{draft:?}");
+        let asked = send(&draft.request("HEAD", &target));
+        draft.check(&asked, 204, true, "9");
+    }
+}
+
+/// A whole upload in a draft that has interim replies.
+fn whole(body: &str) -> Request {
+    create("?1")
+        .header("Upload-Draft-Interop-Version", 8)
+        .body(body)
+}
+
+#[test]
+fn interim_replies_to_pipelined_creations_come_before_their_own_reply() {
+    let mut peer = RawPeer::connect(farm());
+    let both = [whole("first"), whole("second!")].map(|request| request.to_bytes());
+    peer.send(both.concat());
+    let mut targets = Vec::new();
+    for size in ["5", "7"] {
+        let interim = peer.next_reply().unwrap();
+        assert_eq!(interim.status, 104, "{interim:?}");
+        targets.push(target_of(&interim));
+        let reply = peer.next_reply().unwrap().expect(201);
+        assert_eq!(reply.field("size"), size);
+    }
+    assert_ne!(targets[0], targets[1]);
+}
+
+#[test]
+fn interim_reply_does_not_replace_100_continue() {
+    let mut peer = RawPeer::connect(farm());
+    let expecting = create("?1")
+        .header("Upload-Draft-Interop-Version", 8)
+        .header("Expect", "100-continue")
+        .header("Content-Length", 3);
+    peer.send(expecting.head_bytes());
+    let mut statuses = [(); 2].map(|()| peer.next_reply().unwrap().status);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [100, 104]);
+    peer.send("abc");
+    peer.next_reply().unwrap().expect(201);
+}
+
+#[test]
+fn client_of_http_1_0_gets_the_reply_alone() {
+    let mut peer = RawPeer::connect(farm());
+    let bytes = whole("abc").to_bytes();
+    let text = String::from_utf8(bytes).unwrap();
+    peer.send(text.replacen("HTTP/1.1", "HTTP/1.0", 1));
+    let reply = peer.next_reply().unwrap().expect(201);
+    assert_eq!(reply.field("size"), "3");
+}
+
+#[test]
+fn finished_upload_repeats_its_reply_after_a_crash() {
+    let mut server = own(&[]);
+    let tus = |verb: &str, target: &str| {
+        Request::new(verb, target)
+            .header("Tus-Resumable", "1.0.0")
+            .header("Content-Type", "application/offset+octet-stream")
+            .header("Upload-Offset", 0)
+    };
+    let creation = create("?0").body("");
+    let of_draft = target_of(&exchange(server.address(), &creation).expect(201));
+    let last = patch(&of_draft, 0, "?1").body(MEDIA.whole());
+    let finished = exchange(server.address(), &last).expect(201);
+    let creation = Request::new("POST", UPLOADS)
+        .header("Tus-Resumable", "1.0.0")
+        .header("Upload-Length", MEDIA.len());
+    let of_tus = target_of(&exchange(server.address(), &creation.body("")).expect(201));
+    let last = tus("PATCH", &of_tus).body(MEDIA.whole());
+    exchange(server.address(), &last).expect(204);
+
+    server.kill9();
+    server.start_again();
+    let again = patch(&of_draft, MEDIA.len(), "?1").body("");
+    let again = exchange(server.address(), &again).expect(201);
+    assert_eq!(again.body, finished.body);
+    let asked = exchange(server.address(), &Request::new("HEAD", &of_draft));
+    assert_state(&asked.expect(204), "?1", MEDIA.len());
+    let length = MEDIA.len().to_string();
+    let head = Request::new("HEAD", &of_tus).header("Tus-Resumable", "1.0.0");
+    let asked = exchange(server.address(), &head).expect(200);
+    for name in ["upload-offset", "upload-length"] {
+        assert_eq!(asked.header(name), Some(&*length), "{asked:?}");
+    }
+    let animals = exchange(server.address(), &farm::list("")).expect(200);
+    assert_eq!(animals.field("items").as_array().map(Vec::len), Some(2));
 }
 
 #[test]

@@ -327,3 +327,32 @@ fn unusable_certificate_is_reported_before_the_server_starts() {
         assert!(!stderr.contains("PRIVATE"), "{stderr}");
     }
 }
+
+#[test]
+fn interim_replies_come_before_the_reply_under_tls() {
+    let safe = Safe::new(&[]);
+    let mut peer = safe.connect();
+    let creation = Request::new("POST", UPLOADS)
+        .header("Host", safe.server.address())
+        .header("Content-Type", "image/png")
+        .header("Upload-Draft-Interop-Version", 8)
+        .header("Upload-Complete", "?1")
+        .header("Content-Length", MEDIA.len());
+    peer.send(creation.head_bytes());
+    let started = peer.next_reply().unwrap();
+    assert_eq!(started.status, 104, "{started:?}");
+    let location = started.header("location").expect("it names the upload");
+    assert!(location.starts_with(&safe.server.url()), "{location}");
+    peer.send(MEDIA.bytes(0..2_000_000));
+    let progress = peer.next_reply().unwrap();
+    assert_eq!(progress.status, 104, "{progress:?}");
+    let offset: u64 = progress.header("upload-offset").unwrap().parse().unwrap();
+    assert!((1..=2_000_000).contains(&offset), "{offset}");
+    peer.send(MEDIA.bytes(2_000_000..MEDIA.len()));
+    let reply = peer.reply().expect(201);
+    assert_eq!(reply.header("upload-complete"), Some("?1"));
+    safe.assert_media(&reply.json());
+    // The connection is as before.
+    let next = Request::new("GET", "/healthz").header("Host", safe.server.address());
+    peer.exchange(&next).expect(200);
+}
