@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use windlass_client::{
-    ChunkSize, Chunking, Client, Error, Kind, RetryPolicy, Schedule, Source, Timeouts, Upload,
-    UploadType, Uploaded,
+    ChunkSize, Chunking, Client, Error, Kind, Protocol, RetryPolicy, Schedule, Source, Timeouts,
+    Upload, UploadType, Uploaded,
 };
 use windlass_testkit::farm;
 use windlass_testkit::fault_proxy::{Exchange, Fault, FaultProxy, Plan};
@@ -54,10 +54,16 @@ fn client() -> Client {
 }
 
 fn upload(base: &str, name: &str) -> Upload {
+    let metadata = json!({"name": name});
+    let upload = unnamed(base).metadata(&metadata);
+    upload.expect("it is an object")
+}
+
+/// An upload without metadata, for which some protocols have no place.
+fn unnamed(base: &str) -> Upload {
     let url = format!("{base}{}", farm::UPLOADS);
     Upload::new(url.parse().expect("it is a URL"))
         .and_then(|upload| upload.content_type("image/png"))
-        .and_then(|upload| upload.metadata(&json!({"name": name})))
         .expect("it is a good upload")
         .upload_type(UploadType::Resumable)
         .retry_policy(patience())
@@ -185,6 +191,82 @@ fn each_fault_alone_at_each_request_is_survived() {
             });
         }
     });
+}
+
+/// Faults that matter to every protocol.
+const FAULTS: [Fault; 10] = [
+    Fault::CutRequest { after: 0 },
+    Fault::CutRequest { after: 100_000 },
+    Fault::CutRequest { after: u64::MAX },
+    Fault::ResetRequest { after: 100_000 },
+    Fault::Unavailable {
+        retry_after: Some(0),
+    },
+    Fault::UnavailableAfter { after: 100_000 },
+    Fault::LoseReply,
+    Fault::CutReply { after: 20 },
+    Fault::Replace {
+        status: 404,
+        body: "<html>Not here.</html>",
+    },
+    Fault::Replace {
+        status: 410,
+        body: "",
+    },
+];
+
+#[test]
+fn faults_are_survived_in_each_protocol() {
+    let protocols = [Protocol::XGoogUpload, Protocol::Tus, Protocol::Ietf];
+    let server = server::own(&[]);
+    let media = Media::new(4, LEN);
+    let runtime = runtime();
+    let mut uploads = JoinSet::new();
+    for protocol in protocols {
+        for (fault, nth) in FAULTS
+            .into_iter()
+            .flat_map(|it| [0, 1, 3].map(|nth| (it, nth)))
+        {
+            let upload = survive(server.address(), protocol, (fault, nth), media);
+            uploads.spawn_on(upload, runtime.handle());
+        }
+    }
+    let count = uploads.len();
+    runtime.block_on(uploads.join_all());
+    let animals = exchange(server.address(), &farm::list("")).expect(200);
+    let animals = animals.field("items");
+    let animals = animals.as_array().expect("there are some");
+    assert_eq!(animals.len(), count);
+    for animal in animals {
+        assert_eq!(animal["size"], media.len().to_string());
+        assert_eq!(animal["crc32c"], media.crc32c());
+    }
+}
+
+/// An upload whose `nth` request to its session meets a fault.
+async fn survive(
+    address: SocketAddr,
+    protocol: Protocol,
+    (fault, nth): (Fault, usize),
+    media: Media,
+) {
+    let proxy = FaultProxy::start(address);
+    proxy.set_plan(Plan::once(nth, fault));
+    let upload = unnamed(&proxy.base_url())
+        .protocol(protocol)
+        .chunking(small_chunks());
+    let uploaded = client().upload(upload, Source::bytes(media.whole())).await;
+    let context = format!("{protocol:?}, {fault:?} at {nth}");
+    let uploaded = uploaded.unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(uploaded.protocol, protocol, "{context}");
+    let exchanges = proxy.exchanges();
+    let hit = exchanges.iter().filter(|exchange| exchange.fault.is_some());
+    assert_eq!(hit.count(), 1, "{context}");
+    let is_lost = matches!(fault, Fault::Replace { .. });
+    assert_eq!(uploaded.restarts, u32::from(is_lost), "{context}");
+    // Dropping it waits for its threads.
+    let dropped = tokio::task::spawn_blocking(|| drop(proxy)).await;
+    dropped.expect("no panic");
 }
 
 /// Where a request is cut.
