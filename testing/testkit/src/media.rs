@@ -137,6 +137,11 @@ impl Media {
         STANDARD.encode(digest.finalize())
     }
 
+    /// The SHA-256 of a range in base64.
+    pub fn sha256_of(self, range: Range<u64>) -> String {
+        STANDARD.encode(Sha256::digest(self.bytes(range)))
+    }
+
     fn pieces(self, mut each: impl FnMut(&[u8])) {
         let mut offset = 0;
         while offset < self.len {

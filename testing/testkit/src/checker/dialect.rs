@@ -27,6 +27,12 @@ pub use x_goog_upload::XGoogUpload;
 /// Resources by the name of their upload: for each, the arguments of [`Dialect::download`].
 pub type Listing = HashMap<String, Vec<String>>;
 
+/// Whether a part states its own digest, where the dialect can: the parts of every other media do.
+/// Such a part counts as a whole or not at all.
+fn is_digested(media: Media) -> bool {
+    media.len().is_multiple_of(2)
+}
+
 impl Answer {
     /// Describes a reply that the protocol does not allow.
     pub fn strange(reply: &Reply) -> Self {

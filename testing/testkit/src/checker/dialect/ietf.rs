@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::{Dialect, Google, Listing};
+use super::{Dialect, Google, Listing, is_digested};
 use crate::farm;
 use crate::media::Media;
 use crate::oracle::Answer;
@@ -42,11 +42,17 @@ impl Dialect for Ietf {
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
         let is_last = range.end == media.len();
-        request("PATCH", target)
+        let append = request("PATCH", target)
             .header("Content-Type", "application/partial-upload")
             .header("Upload-Offset", range.start)
-            .header("Upload-Complete", if is_last { "?1" } else { "?0" })
-            .body(media.bytes(range))
+            .header("Upload-Complete", if is_last { "?1" } else { "?0" });
+        let append = if is_digested(media) {
+            let digest = media.sha256_of(range.clone());
+            append.header("Content-Digest", format!("sha-256=:{digest}:"))
+        } else {
+            append
+        };
+        append.body(media.bytes(range))
     }
 
     fn query(&self, target: &str) -> Request {

@@ -1,4 +1,4 @@
-//! tus 1.0, with the extensions creation, creation-with-upload and termination.
+//! tus 1.0, with the extensions creation, creation-with-upload, termination and checksum.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Dialect;
+use super::{Dialect, is_digested};
 use crate::farm;
 use crate::media::Media;
 use crate::oracle::Answer;
@@ -21,18 +21,24 @@ mod tests;
 #[derive(Debug, Clone)]
 pub struct Tus {
     path: Cow<'static, str>,
+    /// Whether the server has the extension checksum.
+    has_checksums: bool,
 }
 
 impl Tus {
     /// For a server that makes uploads at this path.
     pub fn at(path: impl Into<Cow<'static, str>>) -> Self {
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            has_checksums: false,
+        }
     }
 
     /// For the Farm API. It has the media at the URL of the animal.
     pub const fn farm() -> Self {
         Self {
             path: Cow::Borrowed(farm::UPLOADS),
+            has_checksums: true,
         }
     }
 
@@ -57,10 +63,16 @@ impl Dialect for Tus {
     }
 
     fn append(&self, target: &str, media: Media, range: Range<u64>) -> Request {
-        request("PATCH", target)
+        let append = request("PATCH", target)
             .header("Upload-Offset", range.start)
-            .header("Content-Type", "application/offset+octet-stream")
-            .body(media.bytes(range))
+            .header("Content-Type", "application/offset+octet-stream");
+        let append = if self.has_checksums && is_digested(media) {
+            let digest = media.sha256_of(range.clone());
+            append.header("Upload-Checksum", format!("sha256 {digest}"))
+        } else {
+            append
+        };
+        append.body(media.bytes(range))
     }
 
     fn query(&self, target: &str) -> Request {

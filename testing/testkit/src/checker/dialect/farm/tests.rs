@@ -53,3 +53,17 @@ fn session_stays_in_the_dialect_of_the_reply_that_started_it() {
         assert_eq!(FarmDialects.may_overlap(&target), may_overlap, "{target}");
     }
 }
+
+#[test]
+fn parts_of_every_other_media_state_their_digests() {
+    for (length, is_digested) in [(100, true), (101, false)] {
+        let media = Media::new(1, length);
+        for (mark, name) in [(TUS_MARK, "Upload-Checksum"), (IETF_MARK, "Content-Digest")] {
+            let append = FarmDialects.append(&format!("{mark}/u"), media, 0..50);
+            let head = String::from_utf8(append.head_bytes()).unwrap();
+            let digest = media.sha256_of(0..50);
+            let stated = head.contains(name) && head.contains(&digest);
+            assert_eq!(stated, is_digested, "{head}");
+        }
+    }
+}
