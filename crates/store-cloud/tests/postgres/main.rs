@@ -1,0 +1,11 @@
+//! Tests of the ledger on a real server, which `tests/postgres/run` starts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod conformance;
+mod database;
+mod deadlines;
+mod open;
+mod replicas;
+mod sample;
+mod statements;
