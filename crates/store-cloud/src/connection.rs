@@ -18,8 +18,8 @@ use crate::{schema, sql};
 /// The oldest release of PostgreSQL that is supported. Earlier ones round times.
 const MIN_SERVER_VERSION: i32 = 14_00_00;
 
-/// Makes connections. The pool has it.
-#[derive(Debug)]
+/// Makes connections. A pool has it.
+#[derive(Debug, Clone)]
 pub(crate) struct Connector {
     pub(crate) config: Config,
     pub(crate) tls: Tls,
@@ -90,7 +90,7 @@ impl Connector {
         }
         beat(client, home).await.map_err(OpenError::unreachable)?;
         match connection.take_warning() {
-            Some(_) => Err(OpenError::TimedOut),
+            Some(_) => Err(OpenError::NotDurable),
             None => Ok(()),
         }
     }

@@ -73,19 +73,24 @@ impl CloudLedger {
         };
         let home = connection::within(patience, register(&connector)).await?;
         connector.home.set(home).expect("nobody else has it yet");
-        let pool = Pool::builder(connector)
-            .max_size(options.connections.max(2))
-            .runtime(deadpool::Runtime::Tokio1)
-            .build()
-            .expect("the runtime is given");
-        let database = Arc::new(Database {
-            pool,
-            patience,
-            recorder: Arc::clone(&options.recorder),
-        });
+        let with_connections = |connections| {
+            let pool = Pool::builder(connector.clone())
+                .max_size(connections)
+                .runtime(deadpool::Runtime::Tokio1)
+                .build()
+                .expect("the runtime is given");
+            Arc::new(Database {
+                pool,
+                patience,
+                recorder: Arc::clone(&options.recorder),
+            })
+        };
+        let database = with_connections(options.connections.max(2));
+        // Of their own: a replica that is busy must not seem to have ended.
+        let of_replica = with_connections(1);
         let (requests, mut tasks) = (Arc::default(), JoinSet::new());
         let committer = Committer::start(&database, home, options.retention, &mut tasks);
-        let (of_replica, of_requests) = (Arc::clone(&database), Arc::clone(&requests));
+        let of_requests = Arc::clone(&requests);
         tasks.spawn(replica::live(of_replica, home, of_requests));
         Ok(Self {
             database,

@@ -79,7 +79,9 @@ mod transaction;
 pub use ledger::CloudLedger;
 pub use open::OpenError;
 pub use options::{Durability, Options, Tls};
+pub use windlass_store::recorder::{NoRecorder, StoreRecorder};
+
+/// Every statement of the ledger, with its name.
 #[cfg(feature = "postgres-tests")]
 #[doc(hidden)]
-pub use sql::ALL as STATEMENTS;
-pub use windlass_store::recorder::{NoRecorder, StoreRecorder};
+pub const STATEMENTS: &[(&str, &str)] = sql::ALL;

@@ -14,6 +14,9 @@ pub enum OpenError {
     /// The database does not answer in time.
     #[error("the database has not answered in time")]
     TimedOut,
+    /// The primary has made a change, but has not waited for its standby.
+    #[error("the database has stopped waiting for its standby")]
+    NotDurable,
     /// A setting of the database would lose acknowledged bytes, or allow no changes.
     #[error("the database has {setting} = {value}: {reason}")]
     Setting {

@@ -26,8 +26,8 @@ pub struct Options {
     pub durability: Durability,
     /// How the connections are protected. The default is [`Tls::Off`].
     pub tls: Tls,
-    /// Maximum number of connections to the database. The default is 16; less than 2 counts as 2,
-    /// one for reads while the other commits.
+    /// Maximum number of connections for calls. The default is 16; less than 2 counts as 2, one for
+    /// reads while the other commits. The signs of life have one more.
     pub connections: usize,
     /// For how long a call waits for a connection, and for each answer of the database. The default
     /// is 10 s.

@@ -20,7 +20,7 @@ macro_rules! statements {
 
         /// All of them, with their names, for tests.
         #[cfg(any(test, feature = "postgres-tests"))]
-        pub const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+        pub(crate) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
     };
 }
 

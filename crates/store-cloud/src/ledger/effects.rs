@@ -228,17 +228,19 @@ impl Effects {
         limited: &BTreeSet<&str>,
         quotas: &OwnerQuotas,
     ) -> Result<Settled, Failure> {
-        let mut statements: Vec<_> = self.references.lock().into_iter().collect();
-        let locks_media = !statements.is_empty();
+        let mut statements = Vec::new();
         if !limited.is_empty() {
             statements.extend(lock_usage(limited.iter().copied()));
         }
+        let lock = self.references.lock();
+        let locks_media = lock.is_some();
+        statements.extend(lock);
         let rows = if statements.is_empty() {
             Vec::new()
         } else {
             transaction.read(&statements).await?
         };
-        let counts = match rows.first() {
+        let counts = match rows.last() {
             Some(rows) if locks_media => Counts::read(rows)?,
             _ => Counts::default(),
         };
@@ -247,8 +249,9 @@ impl Effects {
             return Err(Refusal::Conflict.into());
         }
         if !limited.is_empty() {
+            // The answer to the second statement of `lock_usage`.
             let usage = rows
-                .last()
+                .get(1)
                 .map_or(Ok(BTreeMap::new()), |it| read_usage(it))?;
             for owner in limited {
                 let before = usage.get(*owner).copied().unwrap_or_default();

@@ -20,7 +20,7 @@ use workload::Workload;
 
 /// Connections of the ledger end while changes are made. What is acknowledged is there; what
 /// `Unavailable` says has not happened is not there.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn terminated_connections_lose_and_invent_nothing() {
     let database = Database::new().await;
     let ledger = database.open().await;
@@ -32,22 +32,22 @@ async fn terminated_connections_lose_and_invent_nothing() {
         database.client.batch_execute(terminate).await.unwrap();
         tokio::time::sleep(Duration::from_millis(3)).await;
         let seen = workload.seen();
-        if seen.acknowledged >= 1500 && seen.unknown >= 30 {
+        if seen.acknowledged >= 400 && seen.unknown >= 5 || seen.acknowledged >= 10_000 {
             break;
         }
     }
     let seen = workload.stop().await;
-    assert!(seen.acknowledged >= 1500 && seen.unknown >= 30, "{seen:?}");
+    assert!(seen.unknown >= 5, "{seen:?}");
     println!("{seen:?}");
 }
 
 /// The server crashes while changes are made, and comes back.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crashed_server_loses_and_invents_nothing() {
     let database = Database::new().await;
     let workload = Workload::start(database.open().await, 8);
-    for round in 1..=4 {
-        while workload.seen().acknowledged < round * 200 {
+    for round in 1..=3 {
+        while workload.seen().acknowledged < round * 100 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         server::stop();

@@ -40,9 +40,13 @@ impl Database {
         let create = format!("CREATE DATABASE {name}");
         admin.batch_execute(&create).await.unwrap();
         let (server, _) = server.rsplit_once('/').unwrap();
-        let url = format!("{server}/{name}");
+        let direct = format!("{server}/{name}");
+        let url = match std::env::var("POSTGRES_POOLER") {
+            Ok(pooler) => format!("postgres://windlass@{pooler}/{name}"),
+            Err(_) => direct.clone(),
+        };
         Self {
-            client: connect(&url).await,
+            client: connect(&direct).await,
             url,
         }
     }

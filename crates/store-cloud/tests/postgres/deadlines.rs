@@ -6,8 +6,12 @@ use windlass_store::{EndSession, Ledger, LedgerError, SessionId, Takeover};
 use crate::database::{self, Database};
 use crate::sample;
 
-fn fenced<T: std::fmt::Debug>(result: Result<T, LedgerError>) {
-    assert!(matches!(result, Err(LedgerError::Fenced)), "{result:?}");
+#[track_caller]
+fn fenced(result: Result<(), LedgerError>) {
+    match result {
+        Err(LedgerError::Fenced) => {}
+        other => panic!("this must be fenced: {other:?}"),
+    }
 }
 
 /// Lets the lease of a session run out in the given time.

@@ -1,10 +1,13 @@
 //! Opening a ledger.
 
 use std::error::Error;
+use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::task::JoinSet;
 use windlass_store::Ledger;
-use windlass_store_cloud::{CloudLedger, Durability, OpenError, Options};
+use windlass_store_cloud::{CloudLedger, Durability, OpenError, Options, Tls};
 
 use crate::database::{self, Database};
 
@@ -124,4 +127,41 @@ async fn no_error_shows_the_password() {
     let ledger = CloudLedger::open(&url, database::options()).await.unwrap();
     let shown = format!("{ledger:?}");
     assert!(!shown.contains(SECRET), "{shown}");
+}
+
+/// Returns options with TLS that trusts these certificates.
+fn trusting(roots: RootCertStore) -> Options {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    database::options().tls(Tls::Required(Arc::new(config)))
+}
+
+#[tokio::test]
+async fn server_without_a_trusted_certificate_for_its_name_is_refused() {
+    let database = Database::new().await;
+    let certificate = std::fs::read(std::env::var("POSTGRES_CERTIFICATE").unwrap()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(certificate)).unwrap();
+    let (_, name) = database.url.rsplit_once('/').unwrap();
+    let server = database::server();
+    let (_, port) = server.rsplit_once(':').unwrap();
+    let (port, _) = port.split_once('/').unwrap();
+    let url = |host: &str| format!("postgres://windlass@{host}:{port}/{name}");
+
+    let opened = CloudLedger::open(&url("localhost"), trusting(roots.clone())).await;
+    let ledger = opened.unwrap();
+    ledger.check().await.unwrap();
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE ssl AND application_name = 'windlass' AND datname = current_database()";
+    assert!(database.number(encrypted).await > 0);
+
+    let stranger = trusting(RootCertStore::empty());
+    for (host, options) in [("localhost", stranger), ("127.0.0.1", trusting(roots))] {
+        let refused = refusal(CloudLedger::open(&url(host), options).await);
+        assert!(matches!(refused, OpenError::Unreachable(_)), "{refused:?}");
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use windlass_store::recorder::StoreRecorder;
 use windlass_store::{
-    ChangeSet, Expected, Ledger, LedgerError, OffsetCommit, Progress, Quota, ResourceChange,
-    SessionId, Takeover, Timestamp, Usage,
+    ChangeSet, Expected, Ledger, LedgerError, OffsetCommit, Progress, Quota, Resource,
+    ResourceChange, SessionId, Takeover, Timestamp, Usage,
 };
 use windlass_store_cloud::CloudLedger;
 
@@ -139,10 +139,10 @@ async fn media_that_goes_is_not_named_at_the_same_time() {
             resources: vec![ResourceChange::Insert(copy)],
             ..ChangeSet::default()
         };
-        let (deleted, copied) =
+        let (deletion, naming) =
             tokio::join!(first.apply(sample::delete("r", &id)), second.apply(copies));
-        deleted.unwrap();
-        match copied {
+        deletion.unwrap();
+        match naming {
             Ok(()) => named += 1,
             Err(LedgerError::Conflict) => {}
             Err(error) => panic!("{error:?}"),
@@ -176,6 +176,58 @@ async fn one_of_two_changes_that_expect_the_other_to_be_absent_succeeds() {
     }
     let rows = first.resources("r", None, 100).await.unwrap();
     assert_eq!(rows.len(), 30);
+}
+
+#[tokio::test]
+async fn one_of_two_changes_that_expect_each_others_rows_succeeds() {
+    let database = Database::new().await;
+    let [first, second] = two(&database).await;
+    for n in 0..30 {
+        let rows = ["a", "b"].map(|id| sample::resource("r", &format!("{id} {n}"), None));
+        first.apply(sample::insert(rows.to_vec())).await.unwrap();
+        let change = |changed: &Resource, read: &Resource| ChangeSet {
+            expect: vec![Expected::unchanged(read)],
+            resources: vec![ResourceChange::Replace {
+                resource: Resource {
+                    version: 2,
+                    ..changed.clone()
+                },
+                expected: 1,
+            }],
+            ..ChangeSet::default()
+        };
+        let (one, other) = tokio::join!(
+            first.apply(change(&rows[0], &rows[1])),
+            second.apply(change(&rows[1], &rows[0]))
+        );
+        assert!(one.is_ok() != other.is_ok(), "{n}: {one:?}, {other:?}");
+    }
+}
+
+#[tokio::test]
+async fn row_is_claimed_once_however_many_claim_at_once() {
+    let database = Database::new().await;
+    let [first, second] = two(&database).await;
+    for n in 0..20 {
+        let collection = format!("events {n}");
+        let events = (0..20).map(|id| Resource {
+            due: Some(Timestamp::from_millis(5)),
+            ..sample::resource(&collection, &format!("{id:02}"), None)
+        });
+        first.apply(sample::insert(events.collect())).await.unwrap();
+        let [now, until] = [10, 1_000_000].map(Timestamp::from_millis);
+        let claim = |ledger| Ledger::claim(ledger, &collection, now, until, 7);
+        let (a, b, c, d) =
+            tokio::join!(claim(&first), claim(&second), claim(&first), claim(&second));
+        let claimed = [a, b, c, d].map(|claimed| claimed.unwrap()).concat();
+        let mut ids: Vec<_> = claimed.iter().map(|row| &row.id).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{n}: none is claimed twice");
+        let rest = claim(&first).await.unwrap();
+        assert_eq!(count + rest.len(), 20, "{n}: all are claimed");
+    }
 }
 
 #[tokio::test]
