@@ -1,5 +1,6 @@
-//! The shared store of Windlass: a [`Ledger`](windlass_store::Ledger) on PostgreSQL, which several
-//! servers have open at the same time.
+//! The shared store of Windlass: a [`Ledger`](windlass_store::Ledger) on PostgreSQL and a
+//! [`Vault`](windlass_store::Vault) in an object store, which several servers have open at the same
+//! time.
 //!
 //! ```no_run
 //! use windlass_store::Ledger;
@@ -28,6 +29,7 @@
 //! | `failure` | what the errors of PostgreSQL mean for a call |
 //! | `rows` | columns, and the values that they stand for |
 //! | `ledger` | the contract: sessions, commits, change sets, resources, maintenance, replicas |
+//! | `vault` | the contract over objects: cells and pieces while bytes arrive, one object at the end |
 //!
 //! # How a change is made
 //!
@@ -75,10 +77,12 @@ mod rows;
 mod schema;
 mod sql;
 mod transaction;
+mod vault;
 
 pub use ledger::CloudLedger;
 pub use open::OpenError;
 pub use options::{Durability, Options, Tls};
+pub use vault::{CloudVault, DEFAULT_CELL, PartStore};
 pub use windlass_store::recorder::{NoRecorder, StoreRecorder};
 
 /// Every statement of the ledger, with its name.
