@@ -32,7 +32,7 @@ use crate::{rows, schema, sql};
 
 use commits::Commit;
 use committer::Committer;
-use replica::Requests;
+use replica::{Clock, Requests};
 
 /// A [`Ledger`] on PostgreSQL, which several processes may have open.
 ///
@@ -45,6 +45,7 @@ pub struct CloudLedger {
     retention: Retention,
     committer: Committer,
     requests: Arc<Requests>,
+    clock: Arc<Clock>,
     /// The committers and the signs of life. They end when it is dropped.
     tasks: JoinSet<()>,
 }
@@ -71,7 +72,8 @@ impl CloudLedger {
             durability: options.durability,
             home: OnceLock::new(),
         };
-        let home = connection::within(patience, register(&connector)).await?;
+        let (home, clock) = connection::within(patience, register(&connector)).await?;
+        let clock = Arc::new(clock);
         connector.home.set(home).expect("nobody else has it yet");
         let with_connections = |connections| {
             let pool = Pool::builder(connector.clone())
@@ -90,14 +92,15 @@ impl CloudLedger {
         let of_replica = with_connections(1);
         let (requests, mut tasks) = (Arc::default(), JoinSet::new());
         let committer = Committer::start(&database, home, options.retention, &mut tasks);
-        let of_requests = Arc::clone(&requests);
-        tasks.spawn(replica::live(of_replica, home, of_requests));
+        let (of_requests, of_clock) = (Arc::clone(&requests), Arc::clone(&clock));
+        tasks.spawn(replica::live(of_replica, home, of_requests, of_clock));
         Ok(Self {
             database,
             home,
             retention: options.retention,
             committer,
             requests,
+            clock,
             tasks,
         })
     }
@@ -121,7 +124,7 @@ impl CloudLedger {
 }
 
 /// Makes the first connection: reads or creates the tables, and notes the replica.
-async fn register(connector: &Connector) -> Result<Home, OpenError> {
+async fn register(connector: &Connector) -> Result<(Home, Clock), OpenError> {
     let connection = connector.connect().await?;
     let client = &connection.client;
     let store = schema::read_or_create(client).await?;
@@ -132,15 +135,26 @@ async fn register(connector: &Connector) -> Result<Home, OpenError> {
         .map_err(OpenError::unreachable)?;
     let id = registered.try_get("id").map_err(OpenError::unreachable)?;
     let slot = registered.try_get("slot").map_err(OpenError::unreachable)?;
-    Ok(Home {
+    let clock: i64 = registered
+        .try_get("clock")
+        .map_err(OpenError::unreachable)?;
+    let home = Home {
         identity: store.identity,
         replica: id,
         slot,
-    })
+    };
+    Ok((
+        home,
+        Clock::new(Timestamp::from_millis(clock.cast_unsigned())),
+    ))
 }
 
 #[async_trait]
 impl Ledger for CloudLedger {
+    fn deadline(&self, after: Duration) -> Option<Timestamp> {
+        Some(self.clock.after(after))
+    }
+
     async fn start_within(&self, session: NewSession, quota: Quota) -> Result<Lease, LedgerError> {
         let start = sessions::Start {
             new: &session,

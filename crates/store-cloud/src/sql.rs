@@ -123,12 +123,13 @@ statements! {
          SELECT min(n)::int2, $1, clock_timestamp() FROM generate_series(1, 255) AS n
          WHERE NOT EXISTS (SELECT 1 FROM replicas r
              WHERE r.slot = n AND r.beat > clock_timestamp() - interval '1 minute')
-         RETURNING id, slot";
+         RETURNING id, slot, floor(extract(epoch FROM beat) * 1000)::int8 AS clock";
 
     /// A sign of life of a replica, which may have been forgotten meanwhile.
     BEAT = "INSERT INTO replicas (id, slot, version, beat) OVERRIDING SYSTEM VALUE
          VALUES ($1, $2, $3, clock_timestamp())
-         ON CONFLICT (id) DO UPDATE SET beat = excluded.beat";
+         ON CONFLICT (id) DO UPDATE SET beat = excluded.beat
+         RETURNING floor(extract(epoch FROM beat) * 1000)::int8 AS clock";
 
     /// The end of a replica.
     DEREGISTER = "DELETE FROM replicas WHERE id = $1";
@@ -388,6 +389,10 @@ statements! {
     DELETE_RESOURCES = "DELETE FROM resources r
          USING unnest($1::bytea[], $2::bytea[]) AS k (collection, id)
          WHERE r.collection = k.collection AND r.id = k.id";
+
+    /// Ends the transaction if a time in milliseconds has passed.
+    EXPECT_IN_TIME = "SELECT 1 / (clock_timestamp()
+             <= 'epoch'::timestamptz + $1 * interval '1 millisecond')::int4 AS guard";
 
     /// Ends the transaction if one of these collections has a resource.
     EXPECT_EMPTY = "SELECT 1 / (NOT EXISTS (

@@ -27,6 +27,9 @@ pub(super) struct Apply<'a> {
     pub(super) retention: Retention,
 }
 
+/// The end of the year 9999, in milliseconds. Times that the database cannot add are later.
+const LAST_TIME: i64 = 253_402_300_799_999;
+
 /// Collection and id of a resource. They are locked in the order of their bytes.
 type Key<'a> = (&'a str, &'a str);
 
@@ -193,6 +196,12 @@ impl<'a> Apply<'a> {
             statements.extend(self.finish(tip, finish));
         }
         statements.extend(settled.write(self.retention, self.home.slot));
+        if let Some(last) = changes.not_after {
+            // The last statement, since those before may wait for locks.
+            let last = rows::sql_time(last).min(LAST_TIME);
+            let expect = Statement::new(sql::EXPECT_IN_TIME).with(last, Type::INT8);
+            statements.push(expect.or(Refusal::Fenced));
+        }
         statements
     }
 

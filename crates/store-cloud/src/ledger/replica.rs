@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::types::Type;
-use windlass_store::SessionId;
+use windlass_store::{SessionId, Timestamp};
 
 use crate::connection::Home;
 use crate::failure::Failure;
@@ -23,6 +23,31 @@ const POLL: Duration = Duration::from_millis(250);
 
 /// Number of signs of life between two cleanings.
 const BEATS_PER_CLEANING: u32 = 30;
+
+/// The clock of the database, as far as it can be told without asking: the time of the last sign of
+/// life, and what has passed since its answer. It is never ahead of the database.
+#[derive(Debug)]
+pub(super) struct Clock(Mutex<(Timestamp, Instant)>);
+
+impl Clock {
+    pub(super) fn new(time: Timestamp) -> Self {
+        Self(Mutex::new((time, Instant::now())))
+    }
+
+    fn set(&self, time: Timestamp) {
+        *self.lock() = (time, Instant::now());
+    }
+
+    /// Returns the time after this duration.
+    pub(super) fn after(&self, duration: Duration) -> Timestamp {
+        let (time, answered) = *self.lock();
+        time.saturating_add(answered.elapsed().saturating_add(duration))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Timestamp, Instant)> {
+        self.0.lock().expect("nobody panics while holding it")
+    }
+}
 
 /// Sessions that other replicas ask for.
 #[derive(Debug, Default)]
@@ -60,7 +85,12 @@ impl Requests {
 }
 
 /// Gives signs of life and looks for requests, until it is stopped.
-pub(super) async fn live(database: Arc<Database>, home: Home, requests: Arc<Requests>) {
+pub(super) async fn live(
+    database: Arc<Database>,
+    home: Home,
+    requests: Arc<Requests>,
+    clock: Arc<Clock>,
+) {
     let [mut beats, mut polls] = [BEAT, POLL].map(|period| {
         let mut interval = tokio::time::interval(period);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,7 +101,8 @@ pub(super) async fn live(database: Arc<Database>, home: Home, requests: Arc<Requ
         let lived = tokio::select! {
             _ = beats.tick() => {
                 beaten = beaten.wrapping_add(1);
-                beat(&database, home, beaten.is_multiple_of(BEATS_PER_CLEANING)).await
+                let cleans = beaten.is_multiple_of(BEATS_PER_CLEANING);
+                beat(&database, home, &clock, cleans).await
             }
             _ = polls.tick() => poll(&database, home, &requests).await,
         };
@@ -91,12 +122,15 @@ pub(super) async fn live(database: Arc<Database>, home: Home, requests: Arc<Requ
     }
 }
 
-async fn beat(database: &Database, home: Home, cleans: bool) -> Result<(), Failure> {
+async fn beat(database: &Database, home: Home, clock: &Clock, cleans: bool) -> Result<(), Failure> {
     let beat = Statement::new(sql::BEAT)
         .with(home.replica, Type::INT8)
         .with(home.slot, Type::INT2)
         .with(env!("CARGO_PKG_VERSION"), Type::TEXT);
-    database.change(beat).await?;
+    let beaten = database.change(beat).await?;
+    if let Some(row) = beaten.first() {
+        clock.set(Columns(row).time("clock")?);
+    }
     if cleans {
         for sql in [sql::FORGET_REPLICAS, sql::FORGET_TAKEOVERS] {
             database.change(Statement::new(sql)).await?;

@@ -1,7 +1,9 @@
 //! Leases run out by the clock of the database, and also while a change waits for a lock.
 
+use std::time::Duration;
+
 use tokio_postgres::Client;
-use windlass_store::{EndSession, Ledger, LedgerError, SessionId, Takeover};
+use windlass_store::{ChangeSet, EndSession, Ledger, LedgerError, SessionId, Takeover, Timestamp};
 
 use crate::database::{self, Database};
 use crate::sample;
@@ -94,6 +96,38 @@ async fn lease_that_runs_out_behind_a_lock_changes_nothing() {
     }
     let session = ledger.session(id).await.unwrap().unwrap();
     assert_eq!(session.progress.offset, 0);
+}
+
+#[tokio::test]
+async fn change_set_that_becomes_late_behind_a_lock_changes_nothing() {
+    let database = Database::new().await;
+    let ledger = database.open().await;
+    let row = sample::resource("r", "one", None);
+    ledger.apply(sample::insert(vec![row])).await.unwrap();
+    let holder = database::connect(&database.url).await;
+    let lock = "BEGIN; SELECT 1 FROM resources FOR UPDATE";
+    holder.batch_execute(lock).await.unwrap();
+    let last = ledger.deadline(Duration::from_millis(400)).unwrap();
+    let late = ChangeSet {
+        not_after: Some(last),
+        ..sample::delete("r", "one")
+    };
+    let blocked = async { fenced(ledger.apply(late).await) };
+    let release = async {
+        until_blocked(&database.client).await;
+        while ledger.deadline(Duration::ZERO).unwrap() <= last {
+            tokio::task::yield_now().await;
+        }
+        holder.batch_execute("COMMIT").await.unwrap();
+    };
+    tokio::join!(blocked, release);
+    assert!(ledger.resource("r", "one").await.unwrap().is_some());
+    let never = Timestamp::from_millis(u64::MAX);
+    let in_time = ChangeSet {
+        not_after: Some(never),
+        ..sample::delete("r", "one")
+    };
+    ledger.apply(in_time).await.unwrap();
 }
 
 #[tokio::test]
