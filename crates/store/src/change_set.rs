@@ -47,6 +47,9 @@ pub struct ChangeSet {
     /// Collections that must have no resource after the last change. For example, a caller that
     /// deletes a bucket names the collection of its objects here, so that no object survives that
     /// was created meanwhile. [`ChangeSet::expect`] cannot express this: it names single resources.
+    ///
+    /// Each change set that inserts into such a collection must expect or change a row that this one
+    /// changes, such as the bucket's: a ledger of several processes finds only rows that are there.
     pub expect_empty: Vec<String>,
     /// Changes of resources, in order.
     pub resources: Vec<ResourceChange>,
