@@ -51,7 +51,7 @@ VARYING = [
     for pattern, replacement in (
         (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
         (r"\b[0-9a-f]{32}\b", "ID"),
-        (r"(?<=upload_id=)[\w-]+|(?<=x-guploader-uploadid: )[\w-]+", "ID"),
+        (r"(?<=upload_id=)[\w-]+|(?<=/-tus/)[\w-]+|(?<=x-guploader-uploadid: )[\w-]+", "ID"),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "DATE"),
         (r"(?<=^date: ).*", "DATE"),
         (r'\\"v\d+\\"', "ETAG"),

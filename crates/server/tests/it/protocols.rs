@@ -124,16 +124,22 @@ impl Protocol {
         started.link(name, World::ORIGIN).to_owned()
     }
 
-    /// The URI of a session, with the parameter by which URIs of this dialect are known.
+    /// The URI of a session, in the form of this dialect.
     pub(crate) fn readdressed(self, session: &str) -> String {
-        let mark = match self {
-            Self::Google | Self::XGoogUpload => "uploadType=resumable",
-            Self::Tus => "uploadType=tus",
-            Self::Ietf => "uploadType=ietf",
+        let in_path = session.strip_prefix("/upload/-tus/");
+        let (id, plain) = if let Some(in_path) = in_path {
+            in_path.split_once('/').expect("a path behind the id")
+        } else {
+            let (path, query) = session.split_once('?').expect("a query");
+            let (_, id) = query.split_once("upload_id=").expect("an id");
+            (id, path.strip_prefix("/upload/").expect("an upload path"))
         };
-        let from = session.find("uploadType=").expect("a parameter");
-        let to = session[from..].find('&').expect("the next parameter");
-        format!("{}{mark}{}", &session[..from], &session[from + to..])
+        let upload_type = match self {
+            Self::Tus => return format!("/upload/-tus/{id}/{plain}"),
+            Self::Google | Self::XGoogUpload => "resumable",
+            Self::Ietf => "ietf",
+        };
+        format!("/upload/{plain}?uploadType={upload_type}&upload_id={id}")
     }
 
     /// Brings these bytes of the media, or the first of them, and does not end the upload.

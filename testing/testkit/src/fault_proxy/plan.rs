@@ -34,7 +34,8 @@ pub struct RequestHead {
     pub verb: String,
     /// Path and query.
     pub target: String,
-    /// Whether it is sent to a session: its query has an `upload_id`.
+    /// Whether it is sent to a session: its query has an `upload_id`, or its path is that of a session
+    /// of tus.
     pub is_session: bool,
     /// Whether it starts a session: its upload type is `resumable`, and it has no `upload_id`.
     pub is_start: bool,
@@ -46,7 +47,8 @@ pub struct RequestHead {
 
 impl RequestHead {
     pub(super) fn of(index: usize, head: &Head) -> Self {
-        let is_session = head.parameter("upload_id").is_some();
+        let is_session =
+            head.parameter("upload_id").is_some() || head.target().contains("/upload/-tus/");
         Self {
             index,
             verb: head.verb().to_owned(),

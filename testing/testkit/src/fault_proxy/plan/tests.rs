@@ -14,6 +14,7 @@ fn a_plan_knows_starts_from_sessions() {
     for (target, is_start, is_session) in [
         (START, true, false),
         (SESSION, false, true),
+        ("/upload/-tus/a1/farm/v1/animals", false, true),
         ("/upload/farm/v1/animals?uploadType=media", false, false),
         ("/farm/v1/animals", false, false),
     ] {
