@@ -391,9 +391,16 @@ impl<C: Completion> Append<C> {
     /// Discards the bytes that this request has received, and returns the committed state.
     async fn discard_unverified(&mut self) -> FlushedMedia {
         if self.durable.target.has_media_in_vault() {
-            // The media has committed bytes. The bytes after the committed offset are cut off when
-            // the session is resumed.
-            self.durable.stop_writing().await;
+            // The media has committed bytes.
+            let OffsetCommitter {
+                session, extents, ..
+            } = &self.durable.target;
+            let mut stored = StoredMedia::new(
+                session.progress.media.expect("it is in the vault").id,
+                session.progress.offset,
+            );
+            stored.extents.clone_from(extents);
+            self.durable.cut_off(&stored).await;
         } else {
             self.durable.discard().await;
         }
@@ -417,13 +424,10 @@ impl<C: Completion> Append<C> {
                 .map(SessionReply::Final),
             // `Interrupted` is the outcome of a broken body only.
             Ok(Outcome::Committed | Outcome::Interrupted) => {
-                let before = self.session().progress.offset;
                 self.durable
                     .target
                     .commit(flushed, SessionState::Active)
                     .await?;
-                let progress = &self.session().progress;
-                self.engine.credit_partial(&self.context, progress, before);
                 Ok(SessionReply::Committed(self.keep_cached()))
             }
             Err(error) => Err(self.commit_and(flushed, error.into()).await),

@@ -317,10 +317,12 @@ impl<T: CommitTarget> DurableAppend<T> {
         self.sink.digests(wanted, flushed).await
     }
 
-    /// Waits for the running write and ignores its result. Afterwards nothing of this upload can
-    /// overwrite bytes of its session's next writer.
-    pub(crate) async fn stop_writing(&mut self) {
-        self.sink.stop_writing().await;
+    /// Waits for the running write, so that nothing of this upload can overwrite bytes of its session's
+    /// next writer. Cuts off the bytes of the open media behind those that are committed, so that they
+    /// take no space; if the vault cannot do that now, it does when the media is opened again. Nothing
+    /// may be stored afterwards.
+    pub(crate) async fn cut_off(&mut self, committed: &StoredMedia) {
+        self.sink.cut_off(committed).await;
     }
 
     /// Deletes the media from the vault, if it is there. No row may name it. Nothing may be stored

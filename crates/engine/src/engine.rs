@@ -11,6 +11,7 @@ use crate::completion::{Completion, UploadContext as _};
 use crate::copies::CopyLimits;
 use crate::disks::{CheckedStores, DiskSpace, FreeSpace, MediaSpace};
 use crate::error::Error;
+use crate::first_uses::FirstUses;
 use crate::identifiers::{Clock, SystemClock};
 use crate::importance::Importance;
 use crate::leases::Leases;
@@ -130,6 +131,8 @@ struct Inner<C: Completion> {
     cache: SessionCache<C::Context>,
     /// The leases of running requests, if other processes can have the ledger open.
     leases: Option<Arc<Leases>>,
+    /// The partial uploads that final uploads have used.
+    first_uses: FirstUses,
 }
 
 impl<C: Completion> Clone for Engine<C> {
@@ -182,6 +185,7 @@ impl<C: Completion> Engine<C> {
             completion,
             guards: Arc::default(),
             cache: SessionCache::new(),
+            first_uses: FirstUses::default(),
         }))
     }
 
@@ -193,6 +197,10 @@ impl<C: Completion> Engine<C> {
     /// Returns the meaning of the uploads.
     pub fn completion(&self) -> &C {
         &self.0.completion
+    }
+
+    pub(crate) fn first_uses(&self) -> &FirstUses {
+        &self.0.first_uses
     }
 
     pub(crate) fn commit_rules(&self) -> &Arc<CommitRules> {

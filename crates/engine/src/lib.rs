@@ -25,7 +25,7 @@
 //! | `durable_append`, `offset_committer` | the one way of a request's bytes to durable media and to commits |
 //! | `append` | a request to a session, from its stream to its reply |
 //! | `single_request`, `concat`, `concatenation` | media of one request; media made of existing media |
-//! | `partials` | media made of partial uploads |
+//! | `partials`, `first_uses` | media made of partial uploads |
 //! | `seal` | from committed extents to media that can be read |
 //! | `finish` | from complete media to the commit of what it becomes |
 //! | `retries` | the pauses between attempts at a change that conflicts |
@@ -97,6 +97,7 @@ mod durable_append;
 mod engine;
 mod error;
 mod finish;
+mod first_uses;
 pub mod identifiers;
 mod importance;
 mod leases;

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use windlass_digest::{Digests, Md5Sha256Hasher};
-use windlass_session::{UploadKind, partial_length};
+use windlass_session::partial_length;
 use windlass_store::{
     Failpoint, Media, MediaLocation, MediaRef, Progress, Session, SessionId, SessionState,
     StoredName,
@@ -30,6 +30,7 @@ use crate::concatenation::Concatenation;
 use crate::engine::Engine;
 use crate::error::{Error, FromStore as _};
 use crate::finish::{SessionRef, finish, media_of};
+use crate::first_uses::Used;
 use crate::leases::HeldLease;
 use crate::offset_committer::OffsetCommitter;
 use crate::requests::{InsertedSession, StartedSession};
@@ -53,8 +54,8 @@ impl<C: Completion> Engine<C> {
     /// partial upload may be in the list several times. Returns the session of the upload, which is
     /// finished, and the final reply. `dialect` is the name of the dialect of all these sessions.
     ///
-    /// The bytes are copied by the vault. They are counted as [copies](crate::copies), and each
-    /// partial upload earns the credit of an upload when it is complete.
+    /// The bytes are copied by the vault. They are counted as [copies](crate::copies), except those of
+    /// the first final upload with a partial upload.
     ///
     /// # Errors
     /// If a partial upload may not be used, is not complete, or is none, or if the upload is refused
@@ -70,7 +71,9 @@ impl<C: Completion> Engine<C> {
         dialect: &'static str,
     ) -> Result<(StartedSession, C::Reply), Error> {
         self.admit_upload()?;
-        let length = self.check_partials(&partials, dialect).await?;
+        let used = self.check_partials(&partials, dialect).await?;
+        let lengths = used.iter().map(|used| used.length);
+        let length = lengths.fold(0, u64::saturating_add);
         self.admit_length(&context, Some(length), dialect)?;
         self.completion().admit(&context).await?;
         let engine = self.clone();
@@ -79,6 +82,7 @@ impl<C: Completion> Engine<C> {
                 concat: Concat::begin(&engine, context).await?,
                 partials,
                 dialect,
+                used,
                 length,
             };
             Box::pin(assembly.run()).await
@@ -86,29 +90,22 @@ impl<C: Completion> Engine<C> {
         .await
     }
 
-    /// Counts a partial upload that a request has completed, so that its bytes may be copied. `before`
-    /// is the committed offset before the request.
-    pub(crate) fn credit_partial(&self, context: &C::Context, progress: &Progress, before: u64) {
-        let is_complete = progress.total == Some(progress.offset) && progress.offset > before;
-        if context.kind() == UploadKind::Partial && is_complete {
-            let copies = &self.parts().copies;
-            copies.uploaded(|| context.caller(), progress.offset);
-        }
-    }
-
-    /// Checks each of these partial uploads without a lease, and returns the sum of their lengths.
+    /// Checks each of these partial uploads without a lease.
     async fn check_partials(
         &self,
         partials: &[Partial<C::Request>],
         dialect: &'static str,
-    ) -> Result<u64, Error> {
-        let mut length: u64 = 0;
+    ) -> Result<Vec<Used>, Error> {
+        let mut checked = Vec::with_capacity(partials.len());
         for partial in partials {
             let (session, context) = self.read_session(partial.target(dialect)).await?;
-            let part = self.partial_length(&session, &context, dialect)?;
-            length = length.saturating_add(part);
+            checked.push(Used {
+                session: session.id,
+                expires: session.expires,
+                length: self.partial_length(&session, &context, dialect)?,
+            });
         }
-        Ok(length)
+        Ok(checked)
     }
 
     /// Returns the length of a complete partial upload of this dialect.
@@ -141,6 +138,8 @@ struct Assembly<'a, C: Completion> {
     concat: Concat<'a, C>,
     partials: Vec<Partial<C::Request>>,
     dialect: &'static str,
+    /// The partial uploads, as they were checked.
+    used: Vec<Used>,
     /// Length of the media.
     length: u64,
 }
@@ -160,7 +159,10 @@ impl<C: Completion> Assembly<'_, C> {
         let mut reservation = parts.quotas.reservation(context.owner());
         let ledger = &*parts.stores.ledger;
         reservation.cover(ledger, self.length).await?;
-        let copy = parts.copies.charge(|| context.caller(), self.length)?;
+        let used = self.used.iter().copied();
+        let first_uses = engine.first_uses().record(used, parts.clock.now());
+        let copied = self.length - first_uses.bytes;
+        let copy = parts.copies.charge(|| context.caller(), copied)?;
         let assembled = match self.assemble().await {
             // The bytes of a partial upload that has been cancelled or has expired meanwhile.
             Err(error) if error.is_media_lost() => {
@@ -179,10 +181,12 @@ impl<C: Completion> Assembly<'_, C> {
             Err(error) => Err(error),
         };
         match &ended {
-            Ok(_) => copy.keep(),
-            // A row may name the media. If none does, the sweep deletes it a day later.
-            Err(error) if error.leaves_outcome_unknown() => {}
-            Err(_) => self.discard(&assembled.joined).await,
+            Err(error) if !error.leaves_outcome_unknown() => self.discard(&assembled.joined).await,
+            // If no row names the media, the sweep deletes it a day later.
+            _ => {
+                copy.keep();
+                first_uses.keep();
+            }
         }
         ended
     }

@@ -536,6 +536,18 @@ impl MediaSink {
         }
     }
 
+    /// Waits for the running write, and opens the media again with its committed bytes alone, which
+    /// cuts off the others. The sink must not be used afterwards.
+    pub(crate) async fn cut_off(&mut self, committed: &StoredMedia) {
+        self.stop_writing().await;
+        if let Place::Open(media) = mem::replace(&mut self.place, Place::Buffer) {
+            drop(media);
+            if let Err(error) = self.sink_deps.vault.resume(committed).await {
+                tracing::debug!(%error, "bytes behind the committed ones stay for now");
+            }
+        }
+    }
+
     /// Deletes the media from the vault, if it is there, with these extents. The sink must not be
     /// used afterwards.
     pub(crate) async fn discard(&mut self, extents: Vec<StoredExtent>) {

@@ -1,12 +1,14 @@
 //! Digests that a client states of its media (docs/protocol.md, 2.14).
 
+use std::path::Path;
+
 use windlass_testkit::error_object::{ErrorObject, assert_error};
 use windlass_testkit::farm::{self, UPLOADS};
 use windlass_testkit::media::Media;
 use windlass_testkit::raw::{Reply, Request, exchange};
 use windlass_testkit::session::{CHUNK_GRANULARITY, Session};
 
-use crate::server::{farm, pond};
+use crate::server::{farm, own, pond};
 
 const MEDIA: Media = Media::new(16, CHUNK_GRANULARITY + 99);
 const OTHER: Media = Media::new(17, CHUNK_GRANULARITY + 99);
@@ -206,6 +208,40 @@ fn content_digest_of_a_chunk_counts_before_its_bytes_do() {
     session
         .append(MEDIA, CHUNK_GRANULARITY..MEDIA.len())
         .expect(201);
+}
+
+/// Number of bytes of the files below a directory.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).expect("it can be read");
+    let lengths = entries.map(|entry| {
+        let entry = entry.expect("it can be read");
+        let about = entry.metadata().expect("it is there");
+        if about.is_dir() {
+            bytes_below(&entry.path())
+        } else {
+            about.len()
+        }
+    });
+    lengths.sum()
+}
+
+#[test]
+fn chunk_that_is_refused_by_its_digest_takes_no_space() {
+    let server = own(&[]);
+    let media = Media::new(16, 32 * CHUNK_GRANULARITY);
+    let session = farm::begin(server.address(), "takes-no-space");
+    session.append(media, 0..CHUNK_GRANULARITY).expect(308);
+    let rest = session.ranged(&format!(
+        "bytes 262144-{0}/{1}",
+        media.len() - 1,
+        media.len()
+    ));
+    let rest = rest.header("Content-Digest", "crc32c=:AAAAAA==:");
+    let refused = session.exchange(&rest.body(media.bytes(CHUNK_GRANULARITY..media.len())));
+    assert_body_mismatch(&refused);
+    let vault = server.data().join("vault");
+    let kept = bytes_below(&vault);
+    assert!(kept < 2 * CHUNK_GRANULARITY, "{kept} bytes");
 }
 
 #[test]
