@@ -31,8 +31,16 @@ pub(crate) const PROVIDER: ApiProvider = ApiProvider {
 /// The path in the description.
 const DESCRIBED: &str = "files";
 
-/// First segments of paths that the binary answers itself, besides [`OWN_SEGMENTS`].
-const OF_BINARY: [&str; 5] = [".well-known", "healthz", "metrics", "readyz", "token"];
+/// First segments of paths that the binary answers itself, besides [`OWN_SEGMENTS`], and of paths of
+/// sessions of tus below `/upload`.
+const OF_BINARY: [&str; 6] = [
+    "-tus",
+    ".well-known",
+    "healthz",
+    "metrics",
+    "readyz",
+    "token",
+];
 
 /// The path of the API of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,6 +182,7 @@ mod tests {
             "/metrics",
             "/token",
             "/.well-known/x",
+            "/-tus/x",
         ] {
             let refused = text.parse::<FilesPath>();
             assert!(

@@ -235,7 +235,10 @@ impl Routed<'_> {
                 self.record.discovery();
                 return self.index().map(Routing::Answered);
             }
-            Destination::Call if !media_only && self.is_batch()? => return Ok(Routing::Batch),
+            Destination::Call if !media_only && self.is_batch()? => {
+                self.verify(body, &[DigestField::ContentDigest])?;
+                return Ok(Routing::Batch);
+            }
             Destination::Call => {
                 // Boxed to keep the future of a request small.
                 let reply = Box::pin(self.call(body, ticket));
@@ -298,12 +301,16 @@ impl Routed<'_> {
         self.upload(&**dialect, method, plain, upload, body).await
     }
 
-    /// Lets the body be verified by the digests that these fields state for it.
+    /// Lets the body be verified by the digests that these fields state for it. A question has no
+    /// body.
     fn verify(
         &self,
         body: &mut Option<RequestBody>,
         fields: &[DigestField],
     ) -> Result<(), ProtocolError> {
+        if reads(self.http_method) {
+            return Ok(());
+        }
         let unread = body.as_mut().expect("nobody has taken the body yet");
         Ok(unread.verify(&self.head.headers, fields)?)
     }

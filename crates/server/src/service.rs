@@ -272,7 +272,7 @@ impl Exchange {
     async fn carry_out(&mut self, routing: Routing) -> Result<Reply, Error> {
         match routing {
             Routing::Answered(reply) => Ok(reply),
-            Routing::Session(call) => {
+            Routing::Session(mut call) => {
                 let interim = self.head.extensions.remove::<InterimReplies>();
                 (self.head.headers, self.head.extensions) = Default::default();
                 // The log needs only the path, and the query may be as long as a head.

@@ -18,7 +18,7 @@ use sfv::{BareItem, Item, Parser};
 use windlass_digest::ExpectedDigests;
 
 use super::google;
-use super::head::{Head, UPLOAD_METHODS, allow, invalid, is_media_type};
+use super::head::{Head, UPLOAD_METHODS, allow, invalid};
 use super::{
     Condition, Dialect, Expiry, Final, Intent, Offer, Outcome, Progress, RequestHead,
     RequestTarget, SessionStatus,
@@ -578,7 +578,7 @@ fn is_media(headers: &HeaderMap) -> bool {
     let essence = stated.to_str().ok().and_then(|it| it.split(';').next());
     let essence = essence.unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = essence.ends_with("/json") || essence.ends_with("+json");
-    is_media_type(&essence) && !is_json && essence != "application/x-www-form-urlencoded"
+    !is_json && essence != "application/x-www-form-urlencoded"
 }
 
 fn is_partial_upload(content_type: &str) -> bool {

@@ -13,7 +13,7 @@ use windlass_proto::command::{
 };
 use windlass_proto::dialect::{Dialect, Expiry, Final, Outcome, Progress, SessionStatus};
 use windlass_proto::parameters::UploadId;
-use windlass_store::Timestamp;
+use windlass_store::{SessionId, Timestamp};
 
 use crate::body::RequestBody;
 use crate::connections::{InterimHead, InterimReplies};
@@ -50,6 +50,8 @@ pub(super) struct Started {
     pub(super) declared: Option<u64>,
     /// Whether the body of the request is the first part of the media. It may be empty.
     pub(super) with_data: bool,
+    /// Whether the client has been told the URI by an interim reply.
+    pub(super) is_told: bool,
 }
 
 /// The first part of the media, which is the body of a start.
@@ -99,9 +101,8 @@ impl SessionCall {
             Call::Cancel(upload_id) => {
                 let found = |start_request: &StartRequest| record.method(start_request.method_id());
                 let id = session_id(upload_id.as_str());
-                let cancel = server.engine.cancel(id, dialect_name, request, found);
                 // Boxed to keep the future of a request small: most requests continue a session.
-                Box::pin(cancel).await?;
+                Box::pin(server.engine.cancel(id, dialect_name, request, found)).await?;
                 return Ok(without_body(dialect, Outcome::Cancelled));
             }
         };
@@ -119,15 +120,22 @@ impl SessionCall {
                 kept.get_or_init(|| start_request.kept.clone());
             }
         };
+        let id = session_id(upload_id.as_str());
+        let unknown = started.as_ref().filter(|started| !started.is_told);
+        let undo = unknown.map(|_| request.clone());
         let head = SessionHead {
-            session: session_id(upload_id.as_str()),
+            session: id,
             dialect: dialect_name,
             action,
             expected_digests: expected,
             request,
         };
-        let reply = server.engine.continue_session(Box::new(head), body, found);
-        let reply = reply.await?;
+        let continued = server.engine.continue_session(Box::new(head), body, found);
+        let continued = continued.await;
+        if let (Err(_), Some(request)) = (&continued, undo) {
+            Box::pin(end_unknown(server, id, dialect_name, request)).await;
+        }
+        let reply = continued?;
         let kept = kept.get().and_then(Option::as_deref);
         match (reply, started) {
             (SessionReply::Committed(committed), None) => {
@@ -156,13 +164,14 @@ impl SessionCall {
     /// Reports the session and its commits to the client by interim replies, if its dialect has such
     /// replies and the client expects them.
     pub(crate) fn report_progress(
-        &self,
+        &mut self,
         interim: InterimReplies,
         dialect: &Arc<dyn Dialect>,
         body: &mut RequestBody,
     ) {
-        if let Some(Started { location, .. }) = &self.started {
-            send(&interim, &**dialect, Progress::Started { location });
+        if let Some(started) = &mut self.started {
+            let location = &started.location;
+            started.is_told = send(&interim, &**dialect, Progress::Started { location });
         }
         if dialect
             .progress(Progress::Committed { offset: 0 })
@@ -194,12 +203,29 @@ impl SessionCall {
     }
 }
 
-fn send(interim: &InterimReplies, dialect: &dyn Dialect, progress: Progress<'_>) {
+/// Ends a session whose URI no client knows: it would count in the quota of its owner until it
+/// expires. A session whose upload goes on to its end stays.
+async fn end_unknown(
+    server: &ServerState,
+    id: SessionId,
+    dialect: &'static str,
+    request: SessionTarget,
+) {
+    let ended = server.engine.cancel(id, dialect, request, |_| {}).await;
+    if let Err(error) = ended {
+        tracing::debug!(session = ?id, %error, "a session that nobody knows stays until it expires");
+    }
+}
+
+/// Sends an interim reply. Returns false if the dialect has none for the client.
+fn send(interim: &InterimReplies, dialect: &dyn Dialect, progress: Progress<'_>) -> bool {
     let status = StatusCode::from_u16(104).expect("104 is a valid status");
     let headers = dialect.progress(progress);
     if let Some(head) = headers.and_then(|headers| InterimHead::new(status, &headers)) {
         interim.send(&head);
+        return true;
     }
+    false
 }
 
 impl Started {

@@ -64,6 +64,7 @@ impl Routed<'_> {
                 expires: started.expires,
                 declared,
                 with_data: part.is_some(),
+                is_told: false,
             }),
         };
         if part.is_some() {

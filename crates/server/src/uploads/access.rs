@@ -15,7 +15,7 @@ use crate::config::SessionAuth;
 use crate::error::Error;
 
 /// Where and by whom a session is addressed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SessionTarget {
     /// The path, without the upload prefix.
     pub(crate) path: String,

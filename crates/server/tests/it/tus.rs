@@ -13,6 +13,7 @@ use http_body_util::StreamBody;
 use tokio::sync::oneshot;
 use tower_service::Service as _;
 use windlass_digest::{Crc32c, Digests};
+use windlass_store::{Ledger as _, SessionQuery, SessionState};
 use windlass_testkit::media::Media;
 
 use crate::world::{Body, LIFETIME, Peer as _, Reply, SharedStores, World};
@@ -301,7 +302,8 @@ async fn checksum_may_follow_in_a_trailer() {
 
 #[tokio::test]
 async fn creation_with_another_checksum_brings_no_data() {
-    let world = world();
+    let stores = SharedStores::new();
+    let world = stores.server();
     let headers = [
         PART,
         ("upload-length", "100"),
@@ -310,6 +312,12 @@ async fn creation_with_another_checksum_brings_no_data() {
     let refused = send(&world, "POST", UPLOADS, &headers, vec![7; 100]).await;
     assert_eq!(refused.status.as_u16(), 460, "{refused:?}");
     assert_eq!(world.count().await, 0);
+    let sessions = stores.ledger.sessions(&SessionQuery::default()).await;
+    let sessions = sessions.expect("memory can be read").sessions;
+    let open = sessions
+        .iter()
+        .filter(|it| it.state == SessionState::Active);
+    assert_eq!(open.count(), 0, "nobody knows its URI");
 }
 
 #[tokio::test]

@@ -174,12 +174,13 @@ fn creation_at_a_plain_path_is_media_by_its_type() {
         "application/geo+json",
         "application/x-www-form-urlencoded",
         "multipart/related; boundary=b",
-        "nonsense",
-        "",
     ] {
         assert!(!at_plain_path(true, "", Some(call), "?1"), "{call}");
     }
-    assert!(at_plain_path(true, "", None, "?1"));
+    // A creation refuses a malformed type.
+    for stated in [None, Some(""), Some("nonsense")] {
+        assert!(at_plain_path(true, "", stated, "?1"), "{stated:?}");
+    }
     assert!(!at_plain_path(false, "", None, "?1"));
     // The body of a call is never a part.
     assert!(at_plain_path(true, "", Some("application/json"), "?0"));
