@@ -159,7 +159,8 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Returns whether this error ends the session, which becomes [`State::Failed`].
+    /// Returns whether this error ends the session, which becomes
+    /// [`State::Failed`](crate::State::Failed).
     pub fn ends_session(&self) -> bool {
         match self {
             Self::ContentRange(_)
